@@ -39,7 +39,6 @@ macro_rules! with_limit {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
-        #[serde(deny_unknown_fields)]
         pub struct $name {
             /// The algorithm. Default: `gcra`, or `token-bucket` if there is a `refill`.
             pub algorithm: Option<Algorithm>,

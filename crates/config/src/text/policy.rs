@@ -106,7 +106,6 @@ pub enum OnStoreError {
 /// Admits nothing, with a time to retry after.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Deny {
     /// Admits nothing, and answers with this retry time. The plain `deny` answers with one minute.
     pub deny: Span,
@@ -115,7 +114,6 @@ pub struct Deny {
 /// Replicas that must confirm a charge before the answer.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Replicas {
     /// How many replicas must confirm. Default: 1.
     #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
@@ -140,7 +138,6 @@ pub enum Unconfirmed {
 /// An exception for one key or network: one of `limit`, `allow` and `block`.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Override {
     /// The policy that it belongs to.
     pub policy: String,
