@@ -6,7 +6,7 @@ use tidegate_core::Timestamp;
 use tidegate_core::adaptive::{Observed, Reading};
 
 use super::admission::{Admission, ControllerKind, Signal};
-use super::backend::{Backend, CLIENT_TIMEOUT_US, Client, Event, WORKERS};
+use super::backend::{Backend, CLIENT_TIMEOUT_US, Client, Event, Request, WORKERS};
 use super::meter::Meter;
 use super::scenario::{Fault, Scenario};
 use crate::rng::Rng;
@@ -90,15 +90,15 @@ impl World<'_> {
         match self.backend.step(now_us) {
             Some(Event::Served { request, in_time }) => {
                 let took_us = now_us - request.arrived_us;
-                self.meter.served(now_us, took_us, in_time, request.is_bot);
+                self.meter.served(now_us, took_us, in_time, request.client.is_bot);
                 if in_time {
                     self.observed.end(at(request.arrived_us), at(now_us), true);
                 }
             }
-            Some(Event::TimedOut { arrived_us, retries, is_bot }) => {
+            Some(Event::TimedOut { request: Request { arrived_us, client, .. }, retries }) => {
                 self.observed.end(at(arrived_us), at(arrived_us + CLIENT_TIMEOUT_US), false);
                 if retries {
-                    self.arrive(now_us, Client { is_retry: true, is_bot });
+                    self.arrive(now_us, Client { is_retry: true, ..client });
                 }
             }
             None => {}
