@@ -57,7 +57,7 @@ pub(crate) fn plans(
     let Some((field, members)) = several else {
         let by_url = options.key.as_ref().is_some_and(is_url);
         let limit_name = options.name.as_deref().unwrap_or_default();
-        let (spec, priority) = (options.limit_spec(), options.priority);
+        let (spec, priority) = (options.limit.spec(), options.priority);
         let subject = Subject { policy, limit_name, spec, by_url, priority, has_places };
         return subject.plan(options.adaptive.as_ref(), cursor).into_iter().collect();
     };
@@ -67,7 +67,7 @@ pub(crate) fn plans(
         let by_url = member.key.as_deref() == Some("url");
         let limit_name = member.name.as_deref().unwrap_or_default();
         let inherited = options.priority.filter(|_| member.adaptive.is_some());
-        let (spec, priority) = (member.limit_spec(), member.priority.or(inherited));
+        let (spec, priority) = (member.limit.spec(), member.priority.or(inherited));
         let subject = Subject { policy, limit_name, spec, by_url, priority, has_places };
         subject.plan(member.adaptive.as_ref(), &cursor.field(field).item(index))
     };

@@ -195,7 +195,7 @@ fn forward_auth_problem(policy: &text::Policy, is_proxy: bool) -> Option<&'stati
         "counts by identifiers that are not key parts of a request, like client_ip or header:x-user: \
          use key parts in each of its limits",
     );
-    named.or(own).or_else(|| options.members().find_map(|member| problem(&member.limit_spec())))
+    named.or(own).or_else(|| options.members().find_map(|member| problem(&member.limit.spec())))
 }
 
 fn key_parts(text: &OneOrMany) -> Result<KeyParts, String> {

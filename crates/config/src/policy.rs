@@ -64,7 +64,7 @@ fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> 
 
 /// One limit, or several by `all` or `any`.
 fn limits(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
-    let own = options.limit_spec();
+    let own = options.limit.spec();
     let (field, policy, members) = match (&options.all, &options.any) {
         (None, None) => {
             let name = options.name.as_deref().unwrap_or_default();
@@ -95,7 +95,7 @@ fn one_of_many(member: &Member, count: usize, cursor: &Cursor<'_>) -> Option<tid
     if member.name.as_ref().is_none_or(String::is_empty) && count > 1 {
         cursor.report("`name` is missing: each of several limits needs one");
     }
-    match limit(&member.limit_spec(), cursor)? {
+    match limit(&member.limit.spec(), cursor)? {
         LimitOrShaper::Limit(limit) => Some(limit),
         LimitOrShaper::Shaper(_) => {
             cursor.field("algorithm").reject(PolicyProblem::ShaperAmongLimits)
