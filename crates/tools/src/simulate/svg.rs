@@ -223,18 +223,8 @@ fn text(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &
 
 /// Escapes text for XML.
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            char if char.is_control() => out.push(' '),
-            char => out.push(char),
-        }
-    }
-    out
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace(char::is_control, " ")
 }
 
 #[cfg(test)]
