@@ -53,7 +53,7 @@ pub use self::address::Address;
 pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
 pub use self::envoy::{AnswerStyle, Rls, Shadow};
-pub use self::listen::{Listener, Listeners};
+pub use self::listen::Listener;
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
 pub use self::policy::limit_from_line;
@@ -90,7 +90,8 @@ pub fn usual_path() -> Option<PathBuf> {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub store: StoreChoice,
-    pub listen: Listeners,
+    /// The doors that are open.
+    pub listen: BTreeMap<Door, Listener>,
     pub key_prefix: String,
     pub policies: BTreeMap<String, Policy>,
     /// The adaptive limits.
@@ -170,7 +171,7 @@ impl Config {
         let listen = listen::listeners(file, &top.field("listen"));
         Self {
             store: store::store(file.store.as_ref(), stores, &top.field("store")),
-            proxy: proxy::proxy(file, &listen, top),
+            proxy: proxy::proxy(file, listen.contains_key(&Door::Proxy), top),
             listen,
             key_prefix: key_prefix(file, &top.field("key_prefix")),
             policies,

@@ -1,5 +1,7 @@
 //! The addresses of the doors, and their options.
 
+use std::collections::BTreeMap;
+
 use super::address::Address;
 use super::door::Door;
 use super::node::Cursor;
@@ -8,35 +10,6 @@ use super::text::{self, DoorOptions, TlsFiles};
 
 const NO_TRUSTED_PROXY: &str = "is accepted from trusted proxies only, and there are none, so that every connection would \
     be closed: add the senders to `client_ip.trusted_proxies`";
-
-/// The doors that are open.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listeners([Option<Listener>; Door::ALL.len()]);
-
-impl Listeners {
-    /// No door is open.
-    pub const NONE: Self = Self([const { None }; Door::ALL.len()]);
-
-    /// With one more door open.
-    #[must_use]
-    pub fn with(mut self, door: Door, listener: Listener) -> Self {
-        *self.get_mut(door) = Some(listener);
-        self
-    }
-
-    pub const fn get(&self, door: Door) -> Option<&Listener> {
-        self.0[door as usize].as_ref()
-    }
-
-    pub const fn get_mut(&mut self, door: Door) -> &mut Option<Listener> {
-        &mut self.0[door as usize]
-    }
-
-    /// The doors that are open.
-    pub fn iter(&self) -> impl Iterator<Item = (Door, &Listener)> {
-        Door::ALL.into_iter().filter_map(|door| Some((door, self.get(door)?)))
-    }
-}
 
 /// The address and options of one door.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,13 +21,6 @@ pub struct Listener {
     pub connections_max: Option<usize>,
     /// The password that clients must send first.
     pub password: Option<SecretSource>,
-}
-
-impl Default for Listeners {
-    fn default() -> Self {
-        let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
-        Self::NONE.with(Door::Http, Listener::on(address))
-    }
 }
 
 impl Listener {
@@ -69,21 +35,21 @@ impl Listener {
     }
 }
 
-/// Checks the addresses to listen on.
-pub(crate) fn listeners(file: &text::File, cursor: &Cursor<'_>) -> Listeners {
-    let Some(text) = &file.listen else { return Listeners::default() };
-    let mut listeners = Listeners::NONE;
-    for door in Door::ALL {
-        let cursor = cursor.field(door.as_str());
-        *listeners.get_mut(door) = text.get(door).and_then(|it| listen(it, &cursor));
-    }
+/// Checks the addresses to listen on. A door without one stays closed.
+pub(crate) fn listeners(file: &text::File, cursor: &Cursor<'_>) -> BTreeMap<Door, Listener> {
+    let Some(text) = &file.listen else {
+        let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
+        return BTreeMap::from([(Door::Http, Listener::on(address))]);
+    };
+    let given = |door: Door| Some((door, listen(text.get(door)?, &cursor.field(door.as_str()))?));
+    let listeners: BTreeMap<_, _> = Door::ALL.into_iter().filter_map(given).collect();
     let trusts_nobody = file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty());
-    for (door, listener) in listeners.iter() {
+    for (door, listener) in &listeners {
         let cursor = cursor.field(door.as_str());
         if trusts_nobody && listener.needs_trust() {
             cursor.field("proxy_protocol").report(NO_TRUSTED_PROXY);
         }
-        if door != Door::Resp && listener.password.is_some() {
+        if *door != Door::Resp && listener.password.is_some() {
             cursor.report("has no password: only `resp` has one");
         }
     }

@@ -10,8 +10,6 @@ use http::uri::PathAndQuery;
 pub use self::settings::{HealthCheck, Settings, Times};
 pub use self::target::{Endpoint, Target};
 use super::amount::{shed_status, time};
-use super::door::Door;
-use super::listen::Listeners;
 use super::node::Cursor;
 use super::text::{self, Span};
 pub use super::text::{Balance, HostHeader};
@@ -23,16 +21,15 @@ const MS: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Checks the settings of the proxy.
-pub fn proxy(file: &text::File, listen: &Listeners, top: &Cursor<'_>) -> Option<Settings> {
+/// Checks the settings of the proxy, whose door is open or not.
+pub fn proxy(file: &text::File, is_open: bool, top: &Cursor<'_>) -> Option<Settings> {
     let cursor = top.field("proxy");
-    match (&file.proxy, listen.get(Door::Proxy)) {
-        (None, None) => return None,
-        (None, Some(_)) => {
+    match (&file.proxy, is_open) {
+        (None, true) => {
             top.field("listen").field("proxy").report("has no upstream: set `proxy.upstream`");
         }
-        (Some(_), None) => cursor.report("has no address: set `listen.proxy`"),
-        (Some(_), Some(_)) => {}
+        (Some(_), false) => cursor.report("has no address: set `listen.proxy`"),
+        (None, false) | (Some(_), true) => {}
     }
     let text = file.proxy.as_ref()?;
     let mut settings = Settings::for_upstreams(upstreams(text, &cursor));
