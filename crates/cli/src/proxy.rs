@@ -1,5 +1,6 @@
 //! `tidegate proxy`: a protecting reverse proxy in one line.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,9 +8,7 @@ use tidegate::{Policy, SlidingWindow};
 use tidegate_config::Door;
 use tidegate_config::plan::Plan;
 use tidegate_config::proxy::{Settings, Target};
-use tidegate_config::{
-    Address, Config, DoorRules, Listener, Listeners, StoreChoice, limit_from_line,
-};
+use tidegate_config::{Address, Config, Listener, StoreChoice, limit_from_line};
 use tidegate_core::LimitOrShaper;
 use tidegate_request::{CountedBy, KeyParts};
 use tidegate_request::{Match, Route};
@@ -93,21 +92,19 @@ fn config(args: &ProxyArgs) -> Result<Config, String> {
     let routes = every.filter(|_| policy.is_some()).into_iter().collect();
     let plan = args.adaptive.then(|| Plan::by_url(POLICY, "url", URL_UNITS));
     let keys = keys.map(|keys| (POLICY.to_owned(), CountedBy::Each(keys)));
-    let mut listen = Listeners::NONE.with(Door::Proxy, Listener::on(args.listen.clone()));
-    *listen.get_mut(Door::Http) = args.http.clone().map(Listener::on);
-    Ok(Config {
+    let mut listen = BTreeMap::from([(Door::Proxy, Listener::on(args.listen.clone()))]);
+    listen.extend(args.http.clone().map(|address| (Door::Http, Listener::on(address))));
+    let mut config = Config {
         store: StoreChoice::by_url(args.store.clone()),
         listen,
         policies: policy.into_iter().map(|policy| (POLICY.to_owned(), policy)).collect(),
         plans: plan.into_iter().collect(),
-        doors: DoorRules {
-            routes,
-            policy_keys: keys.into_iter().collect(),
-            ..DoorRules::default()
-        },
         proxy: Some(Settings::for_upstreams(args.upstream.clone())),
         ..Config::default()
-    })
+    };
+    config.doors.routes = routes;
+    config.doors.policy_keys = keys.into_iter().collect();
+    Ok(config)
 }
 
 /// The limit of each URL while its responses are fast.
@@ -136,7 +133,7 @@ mod tests {
         let config = config(&args(Some("240/min"), false)).unwrap();
         assert_eq!(config.policies.keys().collect::<Vec<_>>(), [POLICY]);
         assert_eq!(config.doors.routes.len(), 1);
-        assert!(config.listen.iter().map(|(door, _)| door).eq([Door::Proxy]));
+        assert!(config.listen.into_keys().eq([Door::Proxy]));
     }
 
     #[test]

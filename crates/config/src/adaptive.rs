@@ -7,27 +7,20 @@ mod tuning;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use http::StatusCode;
 use tidegate::Limit;
 use tidegate_core::adaptive::{Chain, Mode, Priority, Ramp, Settings, Signal as SignalKind};
 use tidegate_core::{LimitOrShaper, LimitSpec};
 
 use self::source::Kind;
-use self::tuning::{Tuned, Tuning};
+use self::tuning::Tuned;
+use super::amount::shed_status;
 use super::node::Cursor;
 use super::policy::time_zone;
-use super::problem::Problem;
 use super::text::{self, Adaptive, AdaptiveMode, OneOrMany, PolicyOptions, RampWord};
 use crate::plan::{Follows, Plan, Pool, Signal, Signals, Source};
 
 /// The interval in which limits adapt.
 const TICK: Duration = Duration::from_secs(1);
-
-/// Problems and warnings of a file.
-pub(crate) struct Report<'a> {
-    pub problems: &'a mut Vec<Problem>,
-    pub warnings: &'a mut Vec<Problem>,
-}
 
 /// One limit as written.
 struct Subject<'a> {
@@ -42,15 +35,13 @@ struct Subject<'a> {
 
 /// Whether a limit of a policy bounds requests in flight.
 pub(crate) fn has_in_flight(options: &PolicyOptions) -> bool {
-    let members = options.all.iter().chain(&options.any).flatten();
-    let all = members.filter_map(|member| member.adaptive.as_ref()).chain(&options.adaptive);
-    all.into_iter().any(|adaptive| adaptive.in_flight.is_some())
+    let members = options.members().filter_map(|member| member.adaptive.as_ref());
+    members.chain(&options.adaptive).any(|adaptive| adaptive.in_flight.is_some())
 }
 
 /// The priority of a policy's requests: its own, or the lowest of its limits.
 pub(crate) fn priority_of(options: &PolicyOptions) -> Option<Priority> {
-    let members = options.all.iter().chain(&options.any).flatten();
-    let of_members = members.filter_map(|member| member.priority.map(priority)).max();
+    let of_members = options.members().filter_map(|it| it.priority.map(priority)).max();
     options.priority.map(priority).or(of_members)
 }
 
@@ -60,44 +51,36 @@ pub(crate) fn plans(
     options: &PolicyOptions,
     has_places: bool,
     cursor: &Cursor<'_>,
-    report: &mut Report<'_>,
 ) -> Vec<Plan> {
     let members = [("all", &options.all), ("any", &options.any)];
     let several = members.into_iter().find_map(|(field, it)| Some((field, it.as_ref()?)));
     let Some((field, members)) = several else {
         let by_url = options.key.as_ref().is_some_and(is_url);
         let limit_name = options.name.as_deref().unwrap_or_default();
-        let (spec, priority) = (options.limit_spec(), options.priority);
+        let (spec, priority) = (options.limit.spec(), options.priority);
         let subject = Subject { policy, limit_name, spec, by_url, priority, has_places };
-        return subject.plan(options.adaptive.as_ref(), cursor, report).into_iter().collect();
+        return subject.plan(options.adaptive.as_ref(), cursor).into_iter().collect();
     };
-    if options.adaptive.is_some() {
-        let message = format!("is given beside `{field}`: move it into one of its limits");
-        report.problems.push(cursor.field("adaptive").problem(message));
-    }
+    let message = format!("is given beside `{field}`: move it into one of its limits");
+    cursor.report_given(&["adaptive"], &message);
     let plan = |(index, member): (usize, &text::Member)| {
         let by_url = member.key.as_deref() == Some("url");
         let limit_name = member.name.as_deref().unwrap_or_default();
         let inherited = options.priority.filter(|_| member.adaptive.is_some());
-        let (spec, priority) = (member.limit_spec(), member.priority.or(inherited));
+        let (spec, priority) = (member.limit.spec(), member.priority.or(inherited));
         let subject = Subject { policy, limit_name, spec, by_url, priority, has_places };
-        subject.plan(member.adaptive.as_ref(), &cursor.field(field).item(index), report)
+        subject.plan(member.adaptive.as_ref(), &cursor.field(field).item(index))
     };
     members.iter().enumerate().filter_map(plan).collect()
 }
 
 impl Subject<'_> {
-    fn plan(
-        &self,
-        text: Option<&Adaptive>,
-        cursor: &Cursor<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Plan> {
+    fn plan(&self, text: Option<&Adaptive>, cursor: &Cursor<'_>) -> Option<Plan> {
         let Some(text) = text else {
             if self.priority.is_some() && !self.has_places {
                 let message = "needs `adaptive`, or an `in_flight` of another policy: \
                                otherwise nothing is shed";
-                report.problems.push(cursor.field("priority").problem(message));
+                cursor.field("priority").report(message);
             }
             return None;
         };
@@ -108,18 +91,12 @@ impl Subject<'_> {
             LimitOrShaper::Limit(_) | LimitOrShaper::Shaper(_) => {
                 let name = self.spec.algorithm().name();
                 let message = format!("{name} cannot be adaptive: remove the key");
-                return cursor.reject(message, report.problems);
+                return cursor.reject(message);
             }
         };
-        let count_before = report.problems.len();
-        let shed_status = match text.shed_status {
-            None | Some(429) => StatusCode::TOO_MANY_REQUESTS,
-            Some(503) => StatusCode::SERVICE_UNAVAILABLE,
-            Some(_) => {
-                return cursor.field("shed_status").reject("expected 429 or 503", report.problems);
-            }
-        };
-        let follows = self.follows(text, &limit, cursor, report)?;
+        let count_before = cursor.problem_count();
+        let shed_status = shed_status(text.shed_status, cursor);
+        let follows = self.follows(text, &limit, cursor)?;
         let mode = match text.mode {
             Some(AdaptiveMode::Off) => Mode::Off,
             Some(AdaptiveMode::Shadow) => Mode::Shadow,
@@ -128,57 +105,41 @@ impl Subject<'_> {
         let (policy, units) = (self.policy.to_owned(), limit.units());
         let limit = self.limit_name.to_owned();
         let plan = Plan { policy, limit, units, mode, follows, shed_status };
-        (report.problems.len() == count_before).then_some(plan)
+        (cursor.problem_count() == count_before).then_some(plan)
     }
 
-    fn follows(
-        &self,
-        text: &Adaptive,
-        limit: &Limit,
-        cursor: &Cursor<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Follows> {
-        let shared = Tuning {
-            smoothing: text.smoothing.as_ref(),
-            hysteresis: text.hysteresis.as_ref(),
-            absence: text.absence.as_ref(),
-        };
-        let tuned = Tuned::default().with(shared, cursor, report.problems)?;
+    fn follows(&self, text: &Adaptive, limit: &Limit, cursor: &Cursor<'_>) -> Option<Follows> {
+        let (smoothing, hysteresis) = (text.smoothing.as_ref(), text.hysteresis.as_ref());
+        let tuned = Tuned::default().with(smoothing, hysteresis, text.absence.as_ref(), cursor)?;
         let mut each = Vec::new();
         match (&text.source, &text.chains) {
             (Some(source), None) => {
                 let (ramp, by_url) = (text.ramp.as_ref(), self.by_url);
                 let one = Written { name: None, source, ramp, by_url, limit };
-                match self.signals(&one, tuned, cursor, report)? {
+                match self.signals(&one, tuned, cursor)? {
                     ControlFlow::Continue(signals) => each = signals,
                     ControlFlow::Break(by_url) => {
-                        self.reject_signal_fields(text, cursor, report.problems);
+                        self.reject_signal_fields(cursor);
                         return Some(by_url);
                     }
                 }
             }
             (None, Some(chains)) => {
-                if text.ramp.is_some() {
-                    let message = "is given beside `chains`: move it into one of them";
-                    report.problems.push(cursor.field("ramp").problem(message));
-                }
+                let message = "is given beside `chains`: move it into one of them";
+                cursor.report_given(&["ramp"], message);
                 let cursor = cursor.field("chains");
                 for (index, chain) in chains.iter().enumerate() {
                     let cursor = cursor.item(index);
-                    let signals = self.chain(chain, limit, tuned, &cursor, report);
+                    let signals = self.chain(chain, limit, tuned, &cursor);
                     each.extend(signals.into_iter().flatten());
                 }
             }
-            _ => {
-                return cursor.reject("expected one of `source` and `chains`", report.problems);
-            }
+            _ => return cursor.reject("expected one of `source` and `chains`"),
         }
         let settings = Settings::from_chains(each.iter().map(|signal| signal.chain.clone()));
-        cursor.accept(settings, report.problems)?;
+        cursor.accept(settings)?;
         let pool = match &text.in_flight {
-            Some(pool) => {
-                Some(self::pool(pool, &each, &cursor.field("in_flight"), report.problems)?)
-            }
+            Some(pool) => Some(self::pool(pool, &each, &cursor.field("in_flight"))?),
             None => None,
         };
         Some(Follows::Signals(Signals {
@@ -196,18 +157,13 @@ impl Subject<'_> {
         limit: &Limit,
         tuned: Tuned,
         cursor: &Cursor<'_>,
-        report: &mut Report<'_>,
     ) -> Option<Vec<Signal>> {
-        let own = Tuning {
-            smoothing: text.smoothing.as_ref(),
-            hysteresis: text.hysteresis.as_ref(),
-            absence: text.absence.as_ref(),
-        };
-        let tuned = tuned.with(own, cursor, report.problems)?;
+        let (smoothing, hysteresis) = (text.smoothing.as_ref(), text.hysteresis.as_ref());
+        let tuned = tuned.with(smoothing, hysteresis, text.absence.as_ref(), cursor)?;
         let (name, source, ramp) = (text.name.as_deref(), &text.source, text.ramp.as_ref());
         // Limits per URL have no chains.
         let written = Written { name, source, ramp, by_url: false, limit };
-        self.signals(&written, tuned, cursor, report)?.continue_value()
+        self.signals(&written, tuned, cursor)?.continue_value()
     }
 
     /// The signals of one source, or the response times of URLs.
@@ -216,28 +172,26 @@ impl Subject<'_> {
         written: &Written<'_>,
         tuned: Tuned,
         cursor: &Cursor<'_>,
-        report: &mut Report<'_>,
     ) -> Option<ControlFlow<Follows, Vec<Signal>>> {
         let Written { source, by_url, limit, .. } = *written;
         let (at, failures) = (cursor.field("source"), tuned.failures);
-        let checked = source::source(source, self.policy, failures, &at, report.problems)?;
+        let checked = source::source(source, self.policy, failures, &at)?;
         let default = checked.kind.default_ramp(by_url).map(text::Ramp::Word);
         let Some(ramp_text) = written.ramp.or(default.as_ref()) else {
-            return cursor.reject("`ramp` is missing: a query has no default", report.problems);
+            return cursor.reject("`ramp` is missing: a query has no default");
         };
         let is_queue = matches!(ramp_text, text::Ramp::Word(RampWord::Default));
         let unit = checked.kind.unit();
-        let (ramp, signal) =
-            ramp::ramp(ramp_text, unit, limit, &cursor.field("ramp"), report.problems)?;
+        let (ramp, signal) = ramp::ramp(ramp_text, unit, limit, &cursor.field("ramp"))?;
         let is_latency = matches!(checked.kind, Kind::Latency);
         if is_latency && by_url && !is_queue {
             return Some(ControlFlow::Break(Follows::Urls { ramp, target: checked.target }));
         }
         let name = written.name.unwrap_or(checked.name);
-        let mut make = |name: &str, signal, ramp, source: Source| {
-            let chain = cursor.accept(Chain::new(name, signal, ramp), report.problems)?;
+        let make = |name: &str, signal, ramp, source: Source| {
+            let chain = cursor.accept(Chain::new(name, signal, ramp))?;
             let chain = tuned.tune(chain)?;
-            warn_of_oscillation(&chain, &ramp, &source, cursor, report.warnings);
+            warn_of_oscillation(&chain, &ramp, &source, cursor);
             Some(Signal { chain, ramp, source, target: checked.target.clone() })
         };
         let source = match checked.kind {
@@ -259,47 +213,29 @@ impl Subject<'_> {
     }
 
     /// Limits per URL follow the mean of a minute and have no further options.
-    fn reject_signal_fields(
-        &self,
-        text: &Adaptive,
-        cursor: &Cursor<'_>,
-        problems: &mut Vec<Problem>,
-    ) {
-        let fields = [
-            ("smoothing", text.smoothing.is_some()),
-            ("hysteresis", text.hysteresis.is_some()),
-            ("absence", text.absence.is_some()),
-            ("floor", text.floor.is_some()),
-            ("in_flight", text.in_flight.is_some()),
-            ("warm_up_on_start", text.warm_up_on_start.is_some()),
-        ];
-        for (field, _) in fields.into_iter().filter(|(_, is_given)| *is_given) {
-            let message = "does not belong to limits per URL, which follow the mean of a minute";
-            problems.push(cursor.field(field).problem(message));
-        }
+    fn reject_signal_fields(&self, cursor: &Cursor<'_>) {
+        let others =
+            ["smoothing", "hysteresis", "absence", "floor", "in_flight", "warm_up_on_start"];
+        let message = "does not belong to limits per URL, which follow the mean of a minute";
+        cursor.report_given(&others, message);
         if self.priority.is_some() && !self.has_places {
             let message = "follows URLs, where a `priority` applies to requests in flight only: no policy \
                            has an `in_flight`";
-            problems.push(cursor.problem(message));
+            cursor.report(message);
         }
     }
 }
 
-fn pool(
-    text: &text::InFlight,
-    each: &[Signal],
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<Pool> {
+fn pool(text: &text::InFlight, each: &[Signal], cursor: &Cursor<'_>) -> Option<Pool> {
     let pool = match text {
         text::InFlight::Pool(places) => Pool::Known(*places),
         text::InFlight::Map(options) => Pool::Guessed(options.gradient),
     };
-    cursor.accept(pool.cap(), problems)?;
+    cursor.accept(pool.cap())?;
     let is_observed = |signal: &Signal| signal.source == Source::QueueWait;
     if !each.iter().any(is_observed) {
         let message = "needs `source: latency` and `ramp: default`: it is the pool of their target";
-        return cursor.reject(message, problems);
+        return cursor.reject(message);
     }
     Some(pool)
 }
@@ -315,20 +251,16 @@ struct Written<'a> {
 
 /// Warns of a limit that will oscillate. Assumes a load that is proportional to the limit, and readings as old as their
 /// interval.
-fn warn_of_oscillation(
-    chain: &Chain,
-    ramp: &Ramp,
-    source: &Source,
-    cursor: &Cursor<'_>,
-    warnings: &mut Vec<Problem>,
-) {
+fn warn_of_oscillation(chain: &Chain, ramp: &Ramp, source: &Source, cursor: &Cursor<'_>) {
     let ends = ramp.ends();
     let dead_ticks = match source {
         Source::Asked(ask) => u32::try_from(ask.every.as_secs()).unwrap_or(u32::MAX),
         _ => 1,
     };
     let swings = chain.smoothed().oscillation(TICK, ends.y_lo - ends.y_hi, dead_ticks);
-    warnings.extend(swings.map(|swings| cursor.problem(swings)));
+    if let Some(swings) = swings {
+        cursor.warn(swings);
+    }
 }
 
 fn is_url(key: &OneOrMany) -> bool {

@@ -31,7 +31,7 @@ macro_rules! for_each_door {
                 alpn: &[],
                 authentication: Some(Authentication {
                     secret: "password",
-                    is_set: |config| config.listen.get(Door::Resp).is_some_and(|it| it.password.is_some()),
+                    is_set: |config| config.listen.get(&Door::Resp).is_some_and(|it| it.password.is_some()),
                     remedy: "`listen.resp.tls` and `listen.resp.password_file`",
                 }),
             },
@@ -42,7 +42,7 @@ macro_rules! for_each_door {
                 authentication: Some(Authentication {
                     secret: "certificate",
                     is_set: |config| {
-                        let tls = config.listen.get(Door::Grpc).and_then(|it| it.tls.as_ref());
+                        let tls = config.listen.get(&Door::Grpc).and_then(|it| it.tls.as_ref());
                         tls.is_some_and(|tls| tls.client_ca.is_some())
                     },
                     remedy: "`listen.grpc.tls` with its `client_ca`",
@@ -61,7 +61,7 @@ macro_rules! define_door {
         authentication: $authentication:expr,
     },)*) => {
         /// A protocol that the server answers.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Door {
             $($(#[$doc])* $name,)*
         }

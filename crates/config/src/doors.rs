@@ -6,9 +6,8 @@ use std::time::Duration;
 use tidegate::Cidr;
 use tidegate::tower::{ClientIp, Headers};
 
-use super::amount::span_within;
+use super::amount::time;
 use super::node::Cursor;
-use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::envoy::{AnswerStyle, Shadow};
@@ -16,7 +15,7 @@ use crate::plan::{Follows, Plan};
 use crate::secret::checked_token;
 use tidegate_core::text::unknown_policy;
 use tidegate_core::{Algorithm, LimitSpec};
-use tidegate_request::{BadMatch, CountedBy, KeyParts, Match, Route, Routes, UnknownPart};
+use tidegate_request::{BadMatch, CountedBy, KeyParts, Match, Route, Routes};
 
 /// Enough for a load balancer that checks twice a second.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -50,49 +49,26 @@ impl DoorRules {
     }
 }
 
-impl Default for DoorRules {
-    fn default() -> Self {
-        Self {
-            routes: Vec::new(),
-            policy_keys: BTreeMap::new(),
-            client_ip: ClientIp::new(),
-            trusted_proxies: Vec::new(),
-            admin_token: None,
-            headers: Headers::default(),
-            shows_keys: false,
-            drain: DRAIN,
-        }
-    }
-}
-
 /// Checks the part of a file that the doors use.
-pub(crate) fn doors(
-    file: &text::File,
-    plans: &[Plan],
-    top: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> DoorRules {
+pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> DoorRules {
     let by_url = by_url(plans);
-    let policy_keys = policy_keys(file, &by_url, &top.field("policies"), problems);
+    let policy_keys = policy_keys(file, &by_url, &top.field("policies"));
     let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
         let is_by_url = by_url.contains(&text.policy.as_str());
-        route(text, file, is_by_url, &top.field("routes").item(index), problems)
+        route(text, file, is_by_url, &top.field("routes").item(index))
     });
     let routes = routes.collect();
     let client = file.client_ip.as_ref();
     let (client_ip, trusted_proxies) = match client {
-        Some(text) => client_ip(text, ipv6_prefix(file), &top.field("client_ip"), problems),
+        Some(text) => client_ip(text, ipv6_prefix(file), &top.field("client_ip")),
         None => (ClientIp::new(), Vec::new()),
     };
-    let admin_token = file.admin.as_ref().and_then(|it| token(it, &top.field("admin"), problems));
+    let admin_token = file.admin.as_ref().and_then(|it| token(it, &top.field("admin")));
     let headers = file
         .headers
         .as_ref()
-        .map_or(Headers::default(), |text| headers(text, &top.field("headers"), problems));
-    let drain = file.drain.as_ref().and_then(|text| {
-        top.field("drain").accept(span_within(text, Duration::ZERO, DRAIN_MAX), problems)
-    });
-    let drain = drain.unwrap_or(DRAIN);
+        .map_or(Headers::default(), |text| headers(text, &top.field("headers")));
+    let drain = time(top, "drain", file.drain.as_ref(), Duration::ZERO..=DRAIN_MAX, DRAIN);
     let keys = file.dashboard.as_ref().and_then(|text| text.keys);
     DoorRules {
         routes,
@@ -135,7 +111,6 @@ fn policy_keys(
     file: &text::File,
     by_url: &[&str],
     cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
 ) -> BTreeMap<String, CountedBy> {
     let key = |(name, policy): (&String, &text::Policy)| {
         let text::Policy::Map(options) = policy else { return None };
@@ -143,8 +118,7 @@ fn policy_keys(
         if let Some(each) = identifiers(options, is_by_url) {
             return Some((name.clone(), CountedBy::Each(each)));
         }
-        let parts =
-            cursor.field(name).field("key").accept(key_parts(options.key.as_ref()?), problems)?;
+        let parts = cursor.field(name).field("key").accept(key_parts(options.key.as_ref()?))?;
         let parts = if is_by_url { KeyParts::path() } else { parts };
         Some((name.clone(), CountedBy::One(parts)))
     };
@@ -153,9 +127,8 @@ fn policy_keys(
 
 /// The identifiers of all limits of a policy, if all of them are parts of a request.
 fn identifiers(options: &text::PolicyOptions, is_by_url: bool) -> Option<Vec<(String, KeyParts)>> {
-    let members = options.all.iter().chain(&options.any).flatten();
     let mut named = BTreeMap::new();
-    for member in members {
+    for member in options.members() {
         let key = member.key.as_ref()?;
         let parts = KeyParts::read([key.as_str()]).ok()?;
         let is_path = is_by_url && key == "url";
@@ -169,43 +142,40 @@ fn route(
     file: &text::File,
     is_by_url: bool,
     cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
 ) -> Option<Route> {
     if !file.policies.contains_key(&text.policy) {
         let names = file.policies.keys().map(String::as_str);
-        problems.push(cursor.field("policy").problem(unknown_policy(&text.policy, names)));
+        cursor.field("policy").report(unknown_policy(&text.policy, names));
     }
     // Our own proxy can delay and release; other proxies get an error when they ask.
     let problem = |policy| forward_auth_problem(policy, file.proxy.is_some());
     if let Some(why) = file.policies.get(&text.policy).and_then(problem) {
-        problems.push(cursor.field("policy").problem(why));
+        cursor.field("policy").report(why);
     }
     let matches = text.matches.clone().unwrap_or_default();
     let methods = matches.method.as_ref().map_or(&[][..], OneOrMany::as_slice);
     let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
     let (path, host) = (matches.path.as_deref(), matches.host.as_deref());
-    let mut key = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key), problems));
+    let mut key = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key)));
     if let (Some(given), Some(text::Policy::Map(options))) =
         (&text.key, file.policies.get(&text.policy))
     {
         if identifiers(options, is_by_url).is_some() {
             let message = "each limit of the policy has a key of its own: remove this one";
-            problems.push(cursor.field("key").problem(message));
+            cursor.field("key").report(message);
         } else if is_by_url && matches!(given.as_slice(), [only] if only == "url" || only == "path")
         {
             key = None;
         } else if is_by_url {
             let message = "the policy follows URLs and counts by them: remove the key";
-            problems.push(cursor.field("key").problem(message));
+            cursor.field("key").report(message);
         }
     }
     let matched = Match { path, methods: &methods, host };
     let has_key = !matches!(key, Some(None));
     let route = Route::new(matched, &text.policy, key.flatten(), text.cost.unwrap_or(1));
-    let note = |bad: Vec<BadMatch>| {
-        problems.extend(bad.iter().map(|bad| cursor.field("match").field(bad.field).problem(bad)));
-    };
-    route.map_err(note).ok().filter(|_| has_key)
+    let report = |bad: &BadMatch| cursor.field("match").field(bad.field).report(bad);
+    route.map_err(|bad| bad.iter().for_each(report)).ok().filter(|_| has_key)
 }
 
 /// Why forward-auth cannot ask a policy.
@@ -220,16 +190,15 @@ fn forward_auth_problem(policy: &text::Policy, is_proxy: bool) -> Option<&'stati
     };
     let own = policy.limit_spec().as_ref().and_then(problem);
     let text::Policy::Map(options) = policy else { return own };
-    let mut members = options.all.iter().chain(&options.any).flatten();
-    let is_named = members.clone().any(|member| member.key.is_some());
+    let is_named = options.members().any(|member| member.key.is_some());
     let named = (is_named && identifiers(options, false).is_none()).then_some(
         "counts by identifiers that are not key parts of a request, like client_ip or header:x-user: \
          use key parts in each of its limits",
     );
-    named.or(own).or_else(|| members.find_map(|member| problem(&member.limit_spec())))
+    named.or(own).or_else(|| options.members().find_map(|member| problem(&member.limit.spec())))
 }
 
-fn key_parts(text: &OneOrMany) -> Result<KeyParts, UnknownPart> {
+fn key_parts(text: &OneOrMany) -> Result<KeyParts, String> {
     KeyParts::read(text.as_slice().iter().map(String::as_str))
 }
 
@@ -238,12 +207,7 @@ pub(crate) fn ipv6_prefix(file: &text::File) -> u8 {
     file.client_ip.as_ref().and_then(|text| text.ipv6_prefix).unwrap_or(64)
 }
 
-fn client_ip(
-    text: &text::ClientIp,
-    ipv6_prefix: u8,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> (ClientIp, Vec<Cidr>) {
+fn client_ip(text: &text::ClientIp, ipv6_prefix: u8, cursor: &Cursor<'_>) -> (ClientIp, Vec<Cidr>) {
     let mut client_ip = ClientIp::new().ipv6_prefix(ipv6_prefix);
     if text.forwarded == Some(true) {
         client_ip = client_ip.forwarded();
@@ -251,26 +215,22 @@ fn client_ip(
     let mut trusted = Vec::new();
     for (index, network) in text.trusted_proxies.iter().enumerate() {
         let cursor = cursor.field("trusted_proxies").item(index);
-        trusted.extend(cursor.accept(network.parse::<Cidr>(), problems));
+        trusted.extend(cursor.accept(network.parse::<Cidr>()));
         client_ip = client_ip.clone().trust(network).unwrap_or(client_ip);
     }
     (client_ip, trusted)
 }
 
-fn token(
-    text: &text::Admin,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<SecretSource> {
+fn token(text: &text::Admin, cursor: &Cursor<'_>) -> Option<SecretSource> {
     let (given, file) = (text.token.as_ref(), text.token_file.as_ref());
-    let token = SecretSource::choose("token", given, file, cursor, problems);
+    let token = SecretSource::choose("token", given, file, cursor);
     if let Some(SecretSource::Given(token)) = &token {
-        cursor.field("token").accept(checked_token(&token.0), problems);
+        cursor.field("token").accept(checked_token(&token.0));
     }
     token
 }
 
-fn headers(text: &text::Headers, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Headers {
+fn headers(text: &text::Headers, cursor: &Cursor<'_>) -> Headers {
     match (text.dialect.unwrap_or(Dialect::Draft11), text.legacy.unwrap_or(Legacy::Epoch)) {
         (Dialect::Draft11, Legacy::Epoch) => Headers::LegacyEpoch,
         (Dialect::Draft11, Legacy::Delta) => Headers::LegacyDelta,
@@ -278,7 +238,7 @@ fn headers(text: &text::Headers, cursor: &Cursor<'_>, problems: &mut Vec<Problem
         (Dialect::Off, Legacy::Off) => Headers::Off,
         (Dialect::Off, Legacy::Epoch | Legacy::Delta) => {
             let message = "switches all headers off: set `legacy: off` as well";
-            problems.push(cursor.field("dialect").problem(message));
+            cursor.field("dialect").report(message);
             Headers::Off
         }
     }

@@ -9,24 +9,26 @@ use crate::problem::{Position, Problem};
 pub(crate) struct Reader<'s> {
     /// The text of the file.
     source: &'s str,
+    /// Keys that have a meaning somewhere in a file: where they have none, they are no more than a warning.
+    elsewhere: &'static [&'static str],
     pub(crate) problems: Vec<Problem>,
+    pub(crate) warnings: Vec<Problem>,
 }
 
 impl<'s> Reader<'s> {
-    pub(crate) const fn new(source: &'s str) -> Self {
-        Self { source, problems: Vec::new() }
+    pub(crate) const fn new(source: &'s str, elsewhere: &'static [&'static str]) -> Self {
+        Self { source, elsewhere, problems: Vec::new(), warnings: Vec::new() }
     }
 
     pub(crate) fn problem(&mut self, position: Position, message: impl Into<String>) {
         self.problems.push(Problem::new(position, message));
     }
 
-    /// The values of these keys. A null value counts as absent. `other` decides about any other key.
+    /// The values of these keys. A null value counts as absent.
     pub(crate) fn fields<'n, const N: usize>(
         &mut self,
         node: &'n Node,
         known: [&str; N],
-        mut other: impl FnMut(&str, &Node) -> bool,
     ) -> [Option<&'n Node>; N] {
         let mut fields = [None; N];
         let Value::Map(entries) = &node.value else {
@@ -37,7 +39,10 @@ impl<'s> Reader<'s> {
             let is_null = matches!(value.value, Value::Null);
             if let Some(index) = known.iter().position(|name| *name == key.name) {
                 fields[index] = (!is_null).then_some(value);
-            } else if !other(&key.name, value) {
+            } else if self.elsewhere.contains(&&*key.name) {
+                let message = format!("`{}` does nothing here: it belongs elsewhere", key.name);
+                self.warnings.extend((!is_null).then(|| Problem::new(value.position, message)));
+            } else {
                 let name = printable(&key.name);
                 let hint = closest(&name, known.into_iter());
                 let hint = hint.map(|meant| format!(", did you mean `{meant}`?"));
@@ -58,6 +63,15 @@ impl<'s> Reader<'s> {
             }
             None => &[],
         }
+    }
+
+    /// The text of a value, and its position; `None` if it is absent or empty.
+    pub(crate) fn filled<'n>(&mut self, node: Option<&'n Node>) -> Option<(&'n str, Position)>
+    where
+        's: 'n,
+    {
+        let node = node?;
+        Some((self.text(node), node.position)).filter(|(text, _)| !text.is_empty())
     }
 
     /// A text. A number or a boolean is one too, spelt as in the file.

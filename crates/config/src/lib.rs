@@ -49,15 +49,15 @@ use tidegate::driver::StoreDrivers;
 use tidegate::Policy;
 use tidegate::adaptive::Priority;
 
-use self::adaptive::Report;
 pub use self::address::Address;
 pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
 pub use self::envoy::{AnswerStyle, Rls, Shadow};
-pub use self::listen::{Listener, Listeners};
+pub use self::listen::Listener;
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
 pub use self::policy::limit_from_line;
+use self::problem::Report;
 pub use self::problem::{Position, Problem, Problems};
 pub use self::reference::table as reference;
 pub use self::safe_integer::SafeInteger;
@@ -90,7 +90,8 @@ pub fn usual_path() -> Option<PathBuf> {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub store: StoreChoice,
-    pub listen: Listeners,
+    /// The doors that are open.
+    pub listen: BTreeMap<Door, Listener>,
     pub key_prefix: String,
     pub policies: BTreeMap<String, Policy>,
     /// The adaptive limits.
@@ -111,19 +112,9 @@ pub struct Config {
 impl Default for Config {
     /// The configuration of an empty file.
     fn default() -> Self {
-        Self {
-            store: StoreChoice::by_url("memory:".to_owned()),
-            listen: Listeners::default(),
-            key_prefix: KEY_PREFIX.to_owned(),
-            policies: BTreeMap::new(),
-            plans: Vec::new(),
-            priorities: BTreeMap::new(),
-            warnings: Vec::new(),
-            doors: DoorRules::default(),
-            rls: Arc::default(),
-            proxy: None,
-            collector: None,
-        }
+        let node = Node { position: Position::START, value: Value::Map(Vec::new()), span: (0, 0) };
+        let (file, report) = (text::File::default(), Report::default());
+        Self::check(&file, &Cursor::top(&node, &report), StoreDrivers::MEMORY)
     }
 }
 
@@ -157,71 +148,63 @@ impl Config {
         stores: StoreDrivers,
     ) -> Result<Self, Vec<Problem>> {
         let (file, node) = written(node, lookup)?;
-        let mut problems = Vec::new();
-        let config = Self::check(&file, &Cursor::top(&node), stores, &mut problems);
-        if problems.is_empty() { Ok(config) } else { Err(problems) }
+        let report = Report::default();
+        let config = Self::check(&file, &Cursor::top(&node, &report), stores);
+        let problems = report.problems.into_inner();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { warnings: report.warnings.into_inner(), ..config })
     }
 
-    fn check(
-        file: &text::File,
-        top: &Cursor<'_>,
-        stores: StoreDrivers,
-        problems: &mut Vec<Problem>,
-    ) -> Self {
+    fn check(file: &text::File, top: &Cursor<'_>, stores: StoreDrivers) -> Self {
         let mut policies = BTreeMap::new();
         for (name, text) in &file.policies {
-            let checked = policy::policy(name, text, &top.field("policies").field(name), problems);
+            let checked = policy::policy(name, text, &top.field("policies").field(name));
             policies.extend(checked.map(|policy| (name.clone(), policy)));
         }
-        let mut warnings = Vec::new();
-        let mut report = Report { problems, warnings: &mut warnings };
-        let plans = plans(file, &top.field("policies"), &mut report);
-        overrides::add(file, &mut policies, &top.field("overrides"), &mut report);
+        let plans = plans(file, &top.field("policies"));
+        overrides::add(file, &mut policies, &top.field("overrides"));
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
-        let listen = listen::listeners(file, &top.field("listen"), problems);
+        let listen = listen::listeners(file, &top.field("listen"));
         Self {
-            store: store::store(file.store.as_ref(), stores, &top.field("store"), problems),
-            proxy: proxy::proxy(file, &listen, top, problems),
+            store: store::store(file.store.as_ref(), stores, &top.field("store")),
+            proxy: proxy::proxy(file, listen.contains_key(&Door::Proxy), top),
             listen,
-            key_prefix: key_prefix(file, &top.field("key_prefix"), problems),
+            key_prefix: key_prefix(file, &top.field("key_prefix")),
             policies,
-            doors: doors::doors(file, &plans, top, problems),
+            doors: doors::doors(file, &plans, top),
             plans,
             priorities: map_policies(file)
                 .filter_map(|(name, options)| Some((name.clone(), adaptive::priority_of(options)?)))
                 .collect(),
-            warnings,
+            warnings: Vec::new(),
             rls: Arc::new(Rls { style: doors::answer_style(file), ..Rls::default() }),
-            collector: telemetry::collector(
-                file.telemetry.as_ref(),
-                &top.field("telemetry"),
-                problems,
-            ),
+            collector: telemetry::collector(file.telemetry.as_ref(), &top.field("telemetry")),
         }
     }
 }
 
 /// The adaptive limits of all policies.
-fn plans(file: &text::File, cursor: &Cursor<'_>, report: &mut Report<'_>) -> Vec<Plan> {
+fn plans(file: &text::File, cursor: &Cursor<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
     let has_places = map_policies(file).any(|(_, options)| adaptive::has_in_flight(options));
     for (name, options) in map_policies(file) {
-        plans.extend(adaptive::plans(name, options, has_places, &cursor.field(name), report));
+        plans.extend(adaptive::plans(name, options, has_places, &cursor.field(name)));
     }
     let count = plans.iter().flat_map(Plan::targets).count();
     if count > SIGNALS_MAX {
-        report.problems.push(cursor.problem(format!(
-            "{count} signals for adaptive limits: expected at most {SIGNALS_MAX}"
-        )));
+        cursor
+            .report(format!("{count} signals for adaptive limits: expected at most {SIGNALS_MAX}"));
     }
     let mut names = BTreeSet::new();
     for plan in &plans {
         if !names.insert(plan.display_name()) {
             let message =
                 format!("two limits are called `{}` in metrics: rename one", plan.display_name());
-            report.problems.push(cursor.field(&plan.policy).problem(message));
+            cursor.field(&plan.policy).report(message);
         }
     }
     plans
@@ -272,11 +255,11 @@ fn contents(path: &Path) -> Result<String, Problem> {
     })
 }
 
-fn key_prefix(file: &text::File, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> String {
+fn key_prefix(file: &text::File, cursor: &Cursor<'_>) -> String {
     let Some(prefix) = &file.key_prefix else { return KEY_PREFIX.to_owned() };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
-        problems.push(cursor.problem("expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`"));
+        cursor.report("expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`");
     }
     prefix.clone()
 }

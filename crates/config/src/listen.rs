@@ -1,43 +1,15 @@
 //! The addresses of the doors, and their options.
 
+use std::collections::BTreeMap;
+
 use super::address::Address;
 use super::door::Door;
 use super::node::Cursor;
-use super::problem::Problem;
 use super::secret::SecretSource;
 use super::text::{self, DoorOptions, TlsFiles};
 
 const NO_TRUSTED_PROXY: &str = "is accepted from trusted proxies only, and there are none, so that every connection would \
     be closed: add the senders to `client_ip.trusted_proxies`";
-
-/// The doors that are open.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listeners([Option<Listener>; Door::ALL.len()]);
-
-impl Listeners {
-    /// No door is open.
-    pub const NONE: Self = Self([const { None }; Door::ALL.len()]);
-
-    /// With one more door open.
-    #[must_use]
-    pub fn with(mut self, door: Door, listener: Listener) -> Self {
-        *self.get_mut(door) = Some(listener);
-        self
-    }
-
-    pub const fn get(&self, door: Door) -> Option<&Listener> {
-        self.0[door as usize].as_ref()
-    }
-
-    pub const fn get_mut(&mut self, door: Door) -> &mut Option<Listener> {
-        &mut self.0[door as usize]
-    }
-
-    /// The doors that are open.
-    pub fn iter(&self) -> impl Iterator<Item = (Door, &Listener)> {
-        Door::ALL.into_iter().filter_map(|door| Some((door, self.get(door)?)))
-    }
-}
 
 /// The address and options of one door.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,13 +21,6 @@ pub struct Listener {
     pub connections_max: Option<usize>,
     /// The password that clients must send first.
     pub password: Option<SecretSource>,
-}
-
-impl Default for Listeners {
-    fn default() -> Self {
-        let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
-        Self::NONE.with(Door::Http, Listener::on(address))
-    }
 }
 
 impl Listener {
@@ -70,60 +35,52 @@ impl Listener {
     }
 }
 
-/// Checks the addresses to listen on.
-pub(crate) fn listeners(
-    file: &text::File,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Listeners {
-    let Some(text) = &file.listen else { return Listeners::default() };
-    let mut listeners = Listeners::NONE;
-    for door in Door::ALL {
-        let cursor = cursor.field(door.as_str());
-        *listeners.get_mut(door) = text.get(door).and_then(|it| listen(it, &cursor, problems));
-    }
+/// Checks the addresses to listen on. A door without one stays closed.
+pub(crate) fn listeners(file: &text::File, cursor: &Cursor<'_>) -> BTreeMap<Door, Listener> {
+    let Some(text) = &file.listen else {
+        let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
+        return BTreeMap::from([(Door::Http, Listener::on(address))]);
+    };
+    let given = |door: Door| Some((door, listen(text.get(door)?, &cursor.field(door.as_str()))?));
+    let listeners: BTreeMap<_, _> = Door::ALL.into_iter().filter_map(given).collect();
     let trusts_nobody = file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty());
-    for (door, listener) in listeners.iter() {
+    for (door, listener) in &listeners {
         let cursor = cursor.field(door.as_str());
         if trusts_nobody && listener.needs_trust() {
-            problems.push(cursor.field("proxy_protocol").problem(NO_TRUSTED_PROXY));
+            cursor.field("proxy_protocol").report(NO_TRUSTED_PROXY);
         }
-        if door != Door::Resp && listener.password.is_some() {
-            problems.push(cursor.problem("has no password: only `resp` has one"));
+        if *door != Door::Resp && listener.password.is_some() {
+            cursor.report("has no password: only `resp` has one");
         }
     }
     if Door::ALL.into_iter().all(|door| text.get(door).is_none()) {
         let names = Door::ALL.map(Door::as_str).join(", ");
-        problems.push(cursor.problem(format!("has no door: expected one of {names}")));
+        cursor.report(format!("has no door: expected one of {names}"));
     }
     listeners
 }
 
-fn listen(text: &text::Door, cursor: &Cursor<'_>, problems: &mut Vec<Problem>) -> Option<Listener> {
+fn listen(text: &text::Door, cursor: &Cursor<'_>) -> Option<Listener> {
     match text {
-        text::Door::Address(address) => cursor.accept(address.parse(), problems).map(Listener::on),
+        text::Door::Address(address) => cursor.accept(address.parse()).map(Listener::on),
         text::Door::Map(options) => {
-            let address = cursor.field("address").accept(options.address.parse(), problems)?;
+            let address = cursor.field("address").accept(options.address.parse())?;
             Some(Listener {
                 address,
                 tls: options.tls.clone(),
                 proxy_protocol: options.proxy_protocol.unwrap_or(false),
                 connections_max: options.max_connections.and_then(|max| usize::try_from(max).ok()),
-                password: password(options, cursor, problems),
+                password: password(options, cursor),
             })
         }
     }
 }
 
-fn password(
-    options: &DoorOptions,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<SecretSource> {
+fn password(options: &DoorOptions, cursor: &Cursor<'_>) -> Option<SecretSource> {
     let (given, file) = (options.password.as_ref(), options.password_file.as_ref());
-    let password = SecretSource::choose("password", given, file, cursor, problems);
+    let password = SecretSource::choose("password", given, file, cursor);
     if matches!(&password, Some(SecretSource::Given(password)) if password.0.is_empty()) {
-        problems.push(cursor.field("password").problem("is empty: set it, or remove the key"));
+        cursor.field("password").report("is empty: set it, or remove the key");
     }
     password
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-use super::problem::{Position, Problem};
+use super::problem::{Position, Problem, Report};
 use tidegate_core::text::printable;
 
 /// A value and its position. It has no `Debug`: it may hold secrets.
@@ -105,11 +105,12 @@ pub struct Cursor<'a> {
     node: Option<&'a Node>,
     position: Position,
     path: String,
+    report: &'a Report,
 }
 
 impl<'a> Cursor<'a> {
-    pub fn top(node: &'a Node) -> Self {
-        Self { node: Some(node), position: node.position, path: String::new() }
+    pub fn top(node: &'a Node, report: &'a Report) -> Self {
+        Self { node: Some(node), position: node.position, path: String::new(), report }
     }
 
     /// The entry of this name. An absent entry has the position of its map.
@@ -117,22 +118,24 @@ impl<'a> Cursor<'a> {
         // The fields of a line have the position of the line.
         let is_line = |node: &&Node| matches!(node.value, Value::Text(_));
         let node = self.node.and_then(|node| node.get(name).or(Some(node).filter(is_line)));
-        let position = node.map_or(self.position, |node| node.position);
         let dot = if self.path.is_empty() { "" } else { "." };
-        Self { node, position, path: format!("{}{dot}{}", self.path, printable(name)) }
+        self.below(node, format!("{}{dot}{}", self.path, printable(name)))
     }
 
     pub fn item(&self, index: usize) -> Self {
-        let items = self.node.map(|node| &node.value);
-        let node = match items {
+        let node = match self.node.map(|node| &node.value) {
             Some(Value::List(items)) => items.get(index),
             _ => None,
         };
-        let position = node.map_or(self.position, |node| node.position);
-        Self { node, position, path: format!("{}[{index}]", self.path) }
+        self.below(node, format!("{}[{index}]", self.path))
     }
 
-    pub fn problem(&self, message: impl fmt::Display) -> Problem {
+    fn below(&self, node: Option<&'a Node>, path: String) -> Self {
+        let position = node.map_or(self.position, |node| node.position);
+        Self { node, position, path, report: self.report }
+    }
+
+    fn problem(&self, message: impl fmt::Display) -> Problem {
         let colon = if self.path.is_empty() { "" } else { ": " };
         let message = match self.node {
             Some(node) => node.without_secrets(message.to_string()),
@@ -141,19 +144,40 @@ impl<'a> Cursor<'a> {
         Problem::new(self.position, format!("{}{colon}{message}", self.path))
     }
 
+    /// Adds a problem.
+    pub fn report(&self, message: impl fmt::Display) {
+        self.report.problems.borrow_mut().push(self.problem(message));
+    }
+
+    pub fn warn(&self, message: impl fmt::Display) {
+        self.report.warnings.borrow_mut().push(self.problem(message));
+    }
+
+    /// Those of these fields that are given.
+    pub fn given<'f>(&self, fields: &[&'f str]) -> Vec<&'f str> {
+        let is_given = |name: &&str| self.node.is_some_and(|node| node.get(name).is_some());
+        fields.iter().copied().filter(is_given).collect()
+    }
+
+    /// Adds a problem for each of these fields that is given.
+    pub fn report_given(&self, fields: &[&str], message: &str) {
+        self.given(fields).into_iter().for_each(|field| self.field(field).report(message));
+    }
+
+    /// How many problems there are so far, anywhere in the file.
+    pub fn problem_count(&self) -> usize {
+        self.report.problems.borrow().len()
+    }
+
     /// Adds a problem. There is no value.
-    pub fn reject<T>(&self, message: impl fmt::Display, problems: &mut Vec<Problem>) -> Option<T> {
-        problems.push(self.problem(message));
+    pub fn reject<T>(&self, message: impl fmt::Display) -> Option<T> {
+        self.report(message);
         None
     }
 
     /// The value of a result, or `None` after its error is added to the problems.
-    pub fn accept<T, E: fmt::Display>(
-        &self,
-        outcome: Result<T, E>,
-        problems: &mut Vec<Problem>,
-    ) -> Option<T> {
-        outcome.map_err(|error| problems.push(self.problem(error))).ok()
+    pub fn accept<T, E: fmt::Display>(&self, outcome: Result<T, E>) -> Option<T> {
+        outcome.map_err(|error| self.report(error)).ok()
     }
 }
 

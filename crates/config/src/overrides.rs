@@ -6,46 +6,38 @@ use std::net::{IpAddr, Ipv6Addr};
 use tidegate::tower::ClientIp;
 use tidegate::{Cidr, Override, Policy};
 
-use super::adaptive::Report;
 use super::doors::ipv6_prefix;
 use super::node::Cursor;
 use super::policy::{built_alone, limit};
-use super::problem::Problem;
 use super::text;
 use tidegate_core::text::{printable, unknown_policy};
 use tidegate_core::{LimitOrShaper, LimitSpec};
 
 /// Adds overrides to the policies; warns of those that no request can match.
-pub(crate) fn add(
-    file: &text::File,
-    policies: &mut BTreeMap<String, Policy>,
-    cursor: &Cursor<'_>,
-    report: &mut Report<'_>,
-) {
-    let Report { problems, warnings } = report;
+pub(crate) fn add(file: &text::File, policies: &mut BTreeMap<String, Policy>, cursor: &Cursor<'_>) {
     let mut seen = HashSet::new();
     // Without overrides, so that each override is checked by itself.
     let plain = policies.clone();
     for (index, text) in file.overrides.iter().enumerate() {
         let cursor = cursor.item(index);
         let key = cursor.field("key");
-        let network = key.accept(network(&text.key), problems).flatten();
+        let network = key.accept(network(&text.key)).flatten();
         // Compared by meaning, not by spelling: of two for the same key only the last would apply.
         let meant = network.map_or_else(|| text.key.clone(), |network| network.to_string());
         if !seen.insert((&text.policy, meant)) {
-            problems
-                .push(key.problem(format!("`{}` has an override already", printable(&text.key))));
+            key.report(format!("`{}` has an override already", printable(&text.key)));
         }
-        let unmatched = network.and_then(|network| unmatched(network, text, file));
-        warnings.extend(unmatched.map(|message| key.problem(message)));
-        let Some(value) = override_value(text, file, &cursor, problems) else { continue };
+        if let Some(message) = network.and_then(|network| unmatched(network, text, file)) {
+            key.warn(message);
+        }
+        let Some(value) = override_value(text, file, &cursor) else { continue };
         let Some(policy) = policies.remove(&text.policy) else { continue };
         let add = |policy: Policy| match network {
             Some(network) => policy.with_override_for(network, value.clone()),
             None => policy.with_override(&text.key, value.clone()),
         };
         if let (Override::Limit(_), Some(plain)) = (&value, plain.get(&text.policy)) {
-            cursor.accept(built_alone(&text.policy, &add(plain.clone())), problems);
+            cursor.accept(built_alone(&text.policy, &add(plain.clone())));
         }
         policies.insert(text.policy.clone(), add(policy));
     }
@@ -56,20 +48,17 @@ fn override_value(
     text: &text::Override,
     file: &text::File,
     cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
 ) -> Option<Override> {
     let (allow, block) = (text.allow == Some(true), text.block == Some(true));
     let Some(policy) = file.policies.get(&text.policy) else {
         let names = file.policies.keys().map(String::as_str);
-        return cursor.field("policy").reject(unknown_policy(&text.policy, names), problems);
+        return cursor.field("policy").reject(unknown_policy(&text.policy, names));
     };
     match (text.numbers(), allow, block) {
-        (Some(numbers), false, false) => {
-            own_limit(&numbers, policy, cursor, problems).map(Override::Limit)
-        }
+        (Some(numbers), false, false) => own_limit(&numbers, policy, cursor).map(Override::Limit),
         (None, true, false) => Some(Override::Allow),
         (None, false, true) => Some(Override::Block),
-        _ => cursor.reject("expected one of `limit`, `allow: true` and `block: true`", problems),
+        _ => cursor.reject("expected one of `limit`, `allow: true` and `block: true`"),
     }
 }
 
@@ -78,14 +67,13 @@ fn own_limit(
     numbers: &LimitSpec,
     policy: &text::Policy,
     cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
 ) -> Option<tidegate::Limit> {
     // The problems of an unreadable line are reported with its policy.
     let spec = policy.limit_spec()?.with_numbers(numbers);
-    match limit(&spec, cursor, problems)? {
+    match limit(&spec, cursor)? {
         LimitOrShaper::Limit(limit) => Some(limit),
         LimitOrShaper::Shaper(_) => {
-            cursor.reject("a leaky bucket cannot have limits by key: use allow or block", problems)
+            cursor.reject("a leaky bucket cannot have limits by key: use allow or block")
         }
     }
 }

@@ -3,13 +3,12 @@
 use std::num::NonZeroU32;
 
 use tidegate::{
-    BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed, Zone,
+    BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed, Zone, deadline,
 };
 use tidegate_core::{Field, FieldError, LimitOrShaper, LimitSpec};
 
-use super::amount::{span, span_within};
+use super::amount::{span, time};
 use super::node::Cursor;
-use super::problem::Problem;
 use super::text::{self, Member, Mode, OnStoreErrorWord, PolicyOptions};
 use crate::door::RESERVED_NAMES;
 
@@ -17,34 +16,25 @@ use crate::door::RESERVED_NAMES;
 const NAME_LEN_MAX: usize = 128;
 
 /// Checks a policy.
-pub(crate) fn policy(
-    name: &str,
-    text: &text::Policy,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<Policy> {
+pub(crate) fn policy(name: &str, text: &text::Policy, cursor: &Cursor<'_>) -> Option<Policy> {
     if name.is_empty() || name.len() > NAME_LEN_MAX || name.chars().any(char::is_control) {
-        problems
-            .push(cursor.problem("expected a name of 1 to 128 bytes without control characters"));
+        cursor.report("expected a name of 1 to 128 bytes without control characters");
     }
     if RESERVED_NAMES.contains(&name) {
-        problems.push(
-            cursor
-                .problem("is the name of checks without a policy in metrics: choose another name"),
-        );
+        cursor.report("is the name of checks without a policy in metrics: choose another name");
     }
-    let count_before = problems.len();
+    let count_before = cursor.problem_count();
     let policy = match text {
         text::Policy::Line(line) => {
             let spec = LimitSpec::from_line(line).map_err(|error| error.problem());
-            from_limit("", limit(&cursor.accept(spec, problems)?, cursor, problems)?)
+            from_limit("", limit(&cursor.accept(spec)?, cursor)?)
         }
-        text::Policy::Map(options) => with_options(options, cursor, problems)?,
+        text::Policy::Map(options) => with_options(options, cursor)?,
     };
-    if problems.len() > count_before {
+    if cursor.problem_count() > count_before {
         return None;
     }
-    cursor.accept(built_alone(name, &policy), problems)?;
+    cursor.accept(built_alone(name, &policy))?;
     Some(policy)
 }
 
@@ -54,77 +44,61 @@ pub(crate) fn built_alone(name: &str, policy: &Policy) -> Result<(), PolicyProbl
     built.map(drop).map_err(|BuildError { problem, .. }| problem)
 }
 
-fn with_options(
-    options: &PolicyOptions,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<Policy> {
-    let mut policy = limits(options, cursor, problems)?;
+fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
+    let mut policy = limits(options, cursor)?;
     policy = policy.shadow(options.mode == Some(Mode::Shadow));
     if let Some(on_store_error) = &options.on_store_error {
         let cursor = cursor.field("on_store_error");
-        policy = policy.on_store_error(cursor.accept(on_error(on_store_error), problems)?);
+        policy = policy.on_store_error(cursor.accept(on_error(on_store_error))?);
     }
     if let Some(replicas) = &options.replicas {
-        policy = policy.replicas(self::replicas(replicas, &cursor.field("replicas"), problems)?);
+        policy = policy.replicas(self::replicas(replicas, &cursor.field("replicas")));
     }
-    if let Some(deadline) = &options.deadline {
-        let within = span_within(deadline, tidegate::deadline::MIN, tidegate::deadline::MAX);
-        policy = policy.deadline(cursor.field("deadline").accept(within, problems)?);
+    if let Some(given) = &options.deadline {
+        let bounds = deadline::MIN..=deadline::MAX;
+        policy = policy.deadline(time(cursor, "deadline", Some(given), bounds, deadline::DEFAULT));
     }
     let deny_cache = options.deny_cache.unwrap_or(true);
     Some(policy.lease(options.lease.unwrap_or(false)).deny_cache(deny_cache))
 }
 
 /// One limit, or several by `all` or `any`.
-fn limits(
-    options: &PolicyOptions,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<Policy> {
-    let own = options.limit_spec();
+fn limits(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
+    let own = options.limit.spec();
     let (field, policy, members) = match (&options.all, &options.any) {
         (None, None) => {
             let name = options.name.as_deref().unwrap_or_default();
-            return limit(&own, cursor, problems).map(|built| from_limit(name, built));
+            return limit(&own, cursor).map(|built| from_limit(name, built));
         }
         (Some(members), None) => ("all", Policy::all(), members),
         (None, Some(members)) => ("any", Policy::any(), members),
         (Some(_), Some(_)) => {
-            return cursor
-                .field("any")
-                .reject("and `all` are both given: give one of them", problems);
+            return cursor.field("any").reject("and `all` are both given: give one of them");
         }
     };
     let own_fields = own.fields().into_iter().map(|(field, _)| field.name());
     let named = options.name.as_ref().map(|_| "name");
     for beside in own_fields.chain(named) {
         let message = format!("is given beside `{field}`: move it into one of its limits");
-        problems.push(cursor.field(beside).problem(message));
+        cursor.field(beside).report(message);
     }
     let cursor = cursor.field(field);
     let add = |policy: Option<Policy>, (index, member): (usize, &Member)| {
-        let (cursor, problems) = (cursor.item(index), &mut *problems);
-        let checked = one_of_many(member, members.len(), &cursor, problems);
+        let checked = one_of_many(member, members.len(), &cursor.item(index));
         Some(member_of(policy?, member, checked?))
     };
     members.iter().enumerate().fold(Some(policy), add)
 }
 
 /// Checks one of several limits.
-fn one_of_many(
-    member: &Member,
-    count: usize,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<tidegate::Limit> {
+fn one_of_many(member: &Member, count: usize, cursor: &Cursor<'_>) -> Option<tidegate::Limit> {
     if member.name.as_ref().is_none_or(String::is_empty) && count > 1 {
-        problems.push(cursor.problem("`name` is missing: each of several limits needs one"));
+        cursor.report("`name` is missing: each of several limits needs one");
     }
-    match limit(&member.limit_spec(), cursor, problems)? {
+    match limit(&member.limit.spec(), cursor)? {
         LimitOrShaper::Limit(limit) => Some(limit),
         LimitOrShaper::Shaper(_) => {
-            cursor.field("algorithm").reject(PolicyProblem::ShaperAmongLimits, problems)
+            cursor.field("algorithm").reject(PolicyProblem::ShaperAmongLimits)
         }
     }
 }
@@ -145,16 +119,12 @@ fn from_limit(name: &str, built: LimitOrShaper) -> Policy {
 }
 
 /// Builds a limit; reports each problem at the position of its field.
-pub(crate) fn limit(
-    spec: &LimitSpec,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<LimitOrShaper> {
-    let problem = |error: FieldError| match error.field() {
-        Some(field) => cursor.field(field.name()).problem(error.problem()),
-        None => cursor.problem(error.problem()),
+pub(crate) fn limit(spec: &LimitSpec, cursor: &Cursor<'_>) -> Option<LimitOrShaper> {
+    let report = |error: &FieldError| match error.field() {
+        Some(field) => cursor.field(field.name()).report(error.problem()),
+        None => cursor.report(error.problem()),
     };
-    spec.check(&time_zone).map_err(|errors| problems.extend(errors.into_iter().map(problem))).ok()
+    spec.check(&time_zone).map_err(|errors| errors.iter().for_each(report)).ok()
 }
 
 /// A limit in one line, as a file has it: `100/min burst 20`.
@@ -180,21 +150,13 @@ fn on_error(text: &text::OnStoreError) -> Result<OnStoreError, String> {
     })
 }
 
-fn replicas(
-    text: &text::Replicas,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<Replicas> {
+fn replicas(text: &text::Replicas, cursor: &Cursor<'_>) -> Replicas {
     let mut replicas = Replicas::default();
-    if let Some(wait) = text.wait.and_then(NonZeroU32::new) {
-        replicas.wait = wait;
-    }
-    if let Some(timeout) = &text.timeout {
-        let within = span_within(timeout, tidegate::deadline::MIN, tidegate::deadline::MAX);
-        replicas.timeout = cursor.field("timeout").accept(within, problems)?;
-    }
+    replicas.wait = text.wait.and_then(NonZeroU32::new).unwrap_or(replicas.wait);
+    let (given, bounds) = (text.timeout.as_ref(), deadline::MIN..=deadline::MAX);
+    replicas.timeout = time(cursor, "timeout", given, bounds, replicas.timeout);
     if text.unconfirmed == Some(text::Unconfirmed::Deny) {
         replicas.unconfirmed = Unconfirmed::Deny;
     }
-    Some(replicas)
+    replicas
 }

@@ -1,5 +1,6 @@
 //! Problems of a file: the position, and what was expected instead.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,14 @@ impl Problem {
     pub fn new(position: Position, message: impl Into<String>) -> Self {
         Self { position, message: message.into() }
     }
+}
+
+/// What is wrong with a file, collected while it is checked.
+#[derive(Default)]
+pub struct Report {
+    pub problems: RefCell<Vec<Problem>>,
+    /// What is valid, but will probably not work well.
+    pub warnings: RefCell<Vec<Problem>>,
 }
 
 /// All problems of a file, sorted by position.

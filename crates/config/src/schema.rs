@@ -137,7 +137,23 @@ mod tests {
         let mut schema = generator.into_root_schema_for::<File>().to_value();
         schema["title"] = "tidegate configuration".into();
         without_null(&mut schema);
+        closed(&mut schema);
         schema
+    }
+
+    /// No map takes keys that are not listed, except where all names are allowed.
+    fn closed(schema: &mut Value) {
+        match schema {
+            Value::Object(fields) => {
+                fields.values_mut().for_each(closed);
+                if fields.get("type") == Some(&"object".into()) && fields.contains_key("properties")
+                {
+                    fields.entry("additionalProperties").or_insert(false.into());
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(closed),
+            _ => {}
+        }
     }
 
     /// An optional key is absent, not null: editors need not offer null.

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::node::Cursor;
-use super::problem::Problem;
 
 /// Text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -54,11 +53,10 @@ impl SecretSource {
         given: Option<&Secret>,
         file: Option<&String>,
         cursor: &Cursor<'_>,
-        problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         if given.is_some() && file.is_some() {
             let message = format!("and `{name}` are both given: give one of them");
-            return cursor.field(&format!("{name}_file")).reject(message, problems);
+            return cursor.field(&format!("{name}_file")).reject(message);
         }
         given.cloned().map(Self::Given).or_else(|| file.map(|file| Self::File(file.into())))
     }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use tidegate::driver::{StoreDrivers, normalized};
 use tidegate::{BreakerOptions, deadline};
 
-use super::amount::{span, span_within};
+use super::amount::time;
 use super::node::Cursor;
-use super::problem::Problem;
 use super::secret::{Secret, SecretSource};
 use super::text::{self, StoreOptions};
 
@@ -45,72 +44,48 @@ pub(crate) fn store(
     text: Option<&text::Store>,
     stores: StoreDrivers,
     cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
 ) -> StoreChoice {
     match text {
         None => StoreChoice::by_url("memory:"),
         Some(text::Store::Url(url)) => {
-            let checked = cursor.accept(checked(&url.0, stores), problems);
+            let checked = cursor.accept(checked(&url.0, stores));
             StoreChoice::by_url(checked.unwrap_or_default())
         }
-        Some(text::Store::Map(options)) => with_options(options, stores, cursor, problems),
+        Some(text::Store::Map(options)) => with_options(options, stores, cursor),
     }
 }
 
-fn with_options(
-    options: &StoreOptions,
-    stores: StoreDrivers,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> StoreChoice {
+fn with_options(options: &StoreOptions, stores: StoreDrivers, cursor: &Cursor<'_>) -> StoreChoice {
     let mut choice = StoreChoice::by_url("memory:");
     let (given, file) = (options.url.as_ref(), options.url_file.as_ref());
-    match SecretSource::choose("url", given, file, cursor, problems) {
+    match SecretSource::choose("url", given, file, cursor) {
         Some(SecretSource::Given(url)) => {
-            let url = cursor.field("url").accept(checked(&url.0, stores), problems);
+            let url = cursor.field("url").accept(checked(&url.0, stores));
             choice = choice.at(url.unwrap_or_default());
         }
         Some(file) => choice.url = file,
         None => {}
     }
     if matches!(&choice.url, SecretSource::Given(url) if stores.is_local(&url.0)) {
-        let given = [
-            ("deadline", options.deadline.is_some()),
-            ("breaker", options.breaker.is_some()),
-            ("nodes", options.nodes.is_some()),
-        ];
-        for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
-            let message = "goes with a store over the network: memory answers at once and alone";
-            problems.push(cursor.field(field).problem(message));
-        }
+        let message = "goes with a store over the network: memory answers at once and alone";
+        cursor.report_given(&["deadline", "breaker", "nodes"], message);
     }
-    if let Some(given) = &options.deadline {
-        let within = span_within(given, deadline::MIN, deadline::MAX);
-        choice.deadline =
-            cursor.field("deadline").accept(within, problems).unwrap_or(deadline::DEFAULT);
-    }
+    let (given, bounds) = (options.deadline.as_ref(), deadline::MIN..=deadline::MAX);
+    choice.deadline = time(cursor, "deadline", given, bounds, choice.deadline);
     choice.breaker = match &options.breaker {
         None | Some(text::Breaker::Switch(true)) => Some(BreakerOptions::default()),
         Some(text::Breaker::Switch(false)) => None,
-        Some(text::Breaker::Map(options)) => {
-            Some(breaker(options, &cursor.field("breaker"), problems))
-        }
+        Some(text::Breaker::Map(options)) => Some(breaker(options, &cursor.field("breaker"))),
     };
     choice.nodes = options.nodes.and_then(NonZeroU32::new);
     choice
 }
 
-fn breaker(
-    text: &text::BreakerOptions,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> BreakerOptions {
+fn breaker(text: &text::BreakerOptions, cursor: &Cursor<'_>) -> BreakerOptions {
     let mut options = BreakerOptions::default();
-    let mut time = |field: &str, given: Option<&text::Span>, default| {
-        given.and_then(|it| cursor.field(field).accept(span(it), problems)).unwrap_or(default)
-    };
-    options.slow = time("slow", text.slow.as_ref(), options.slow);
-    options.window = time("window", text.window.as_ref(), options.window);
+    let any = Duration::ZERO..=Duration::MAX;
+    options.slow = time(cursor, "slow", text.slow.as_ref(), any.clone(), options.slow);
+    options.window = time(cursor, "window", text.window.as_ref(), any, options.window);
     options.failures = text.failures.unwrap_or(options.failures);
     options.min_calls = text.min_calls.unwrap_or(options.min_calls);
     options.good_probes = text.good_probes.unwrap_or(options.good_probes);

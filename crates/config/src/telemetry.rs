@@ -3,16 +3,11 @@
 use http::Uri;
 
 use super::node::Cursor;
-use super::problem::Problem;
 use super::text::Telemetry;
 
 /// Checks the URL of the collector.
-pub(crate) fn collector(
-    text: Option<&Telemetry>,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<String> {
-    cursor.field("otlp").accept(url(&text?.otlp, cfg!(feature = "otlp")), problems)
+pub(crate) fn collector(text: Option<&Telemetry>, cursor: &Cursor<'_>) -> Option<String> {
+    cursor.field("otlp").accept(url(&text?.otlp, cfg!(feature = "otlp")))
 }
 
 fn url(text: &str, is_built_in: bool) -> Result<String, &'static str> {

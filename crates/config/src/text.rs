@@ -1,6 +1,7 @@
 //! The keys of a file: the one definition behind the reader, the JSON Schema and the reference.
 //!
-//! Users read the comments on these fields: they are the descriptions in the schema and the reference.
+//! Users read the comments on these fields: they are the descriptions in the schema and the reference. The schema takes
+//! no other keys than these, and a file is checked against it before it is read.
 
 mod adaptive;
 mod doors;
@@ -36,7 +37,6 @@ pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 /// The configuration of tidegate.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct File {
     /// The store of the counters: `memory`, or the URL of a Redis that a fleet shares. Default: `memory`. A change needs a
     /// restart.
@@ -81,7 +81,6 @@ pub struct File {
 /// Telemetry for an OpenTelemetry collector.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Telemetry {
     /// The `http://` URL of the collector, for spans and metrics over OTLP/gRPC. Needs a binary built with the feature
     /// `otlp`.

@@ -149,7 +149,6 @@ impl<'a> ClientRequest<'a> {
         })
     }
 
-    /// The same under its former name.
     /// The name that the client is counted by: its address, or its network.
     pub fn client_name(&self) -> String {
         self.client_ip.name(self.client)

@@ -2,11 +2,8 @@
 
 mod part;
 
-use std::fmt;
-
 use self::part::Part;
 use crate::ClientRequest;
-use tidegate_core::text::{closest, printable};
 
 /// Precedes a value of the client that looks like one of ours, such as an address, so that no client can use the key of
 /// another by sending its address in a header. No part of a request can contain this byte.
@@ -21,15 +18,6 @@ const FINGERPRINT: &str = "fingerprint-";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyParts(Vec<Vec<Part>>);
 
-/// A word that is not a key part.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownPart {
-    /// The word.
-    pub text: String,
-    /// What was expected.
-    pub problem: String,
-}
-
 impl Default for KeyParts {
     /// The client's address alone.
     fn default() -> Self {
@@ -38,13 +26,13 @@ impl Default for KeyParts {
 }
 
 impl KeyParts {
-    /// Reads parts as they are written in a configuration: `client_ip`, `header:x-user|client_ip`.
-    pub fn read<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Self, UnknownPart> {
-        let part = |text: &'t str| text.split('|').map(|word| read_part(word.trim())).collect();
+    /// Reads parts as they are written in a configuration: `client_ip`, `header:x-user|client_ip`. An error says what was
+    /// expected.
+    pub fn read<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Self, String> {
+        let part = |text: &'t str| text.split('|').map(|word| Part::read(word.trim())).collect();
         let parts: Vec<_> = texts.into_iter().map(part).collect::<Result<_, _>>()?;
         if parts.is_empty() {
-            let problem = ": expected a key part, like client_ip".to_owned();
-            return Err(UnknownPart { text: String::new(), problem });
+            return Err("unknown key part ``: expected a key part, like client_ip".to_owned());
         }
         Ok(Self(parts))
     }
@@ -98,32 +86,6 @@ fn looks_like_ours(value: &[u8]) -> bool {
         || address.parse::<std::net::IpAddr>().is_ok()
         || length.is_some_and(|length| length.parse::<usize>().is_ok())
 }
-
-fn read_part(word: &str) -> Result<Part, UnknownPart> {
-    let unknown = |problem| UnknownPart { text: word.to_owned(), problem };
-    Part::read(word).map_err(|nearest| {
-        let names = Part::NAMES.join(", ");
-        unknown(match nearest {
-            part::Unread::Name => {
-                let head = word.split_inclusive(':').next().unwrap_or_default();
-                let known = Part::NAMES.iter().map(|name| name.trim_end_matches("NAME"));
-                match closest(head, known) {
-                    Some(meant) => format!(", did you mean `{meant}`?"),
-                    None => format!(": expected one of {names}"),
-                }
-            }
-            part::Unread::Argument(what) => format!(": {what}"),
-        })
-    })
-}
-
-impl fmt::Display for UnknownPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown key part `{}`{}", printable(&self.text), self.problem)
-    }
-}
-
-impl std::error::Error for UnknownPart {}
 
 #[cfg(test)]
 mod tests;

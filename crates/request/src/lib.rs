@@ -19,7 +19,7 @@ mod route;
 pub use tidegate::tower::ClientIp;
 
 pub use self::client_request::{AmbiguousRequest, ClientRequest, LoggedRequest, Peer};
-pub use self::key::{KeyParts, UnknownPart};
+pub use self::key::KeyParts;
 pub use self::path::{BadPath, Path};
 pub use self::request_key::{CountedBy, RequestKey};
 pub use self::route::{BadMatch, Match, Route, RouteMatch, Routes};

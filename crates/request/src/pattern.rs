@@ -1,7 +1,5 @@
 //! Patterns of paths and hosts: `*` matches any text, also none.
 
-use std::fmt;
-
 use tidegate_core::Wildcard;
 
 use crate::Path;
@@ -10,7 +8,7 @@ use crate::Path;
 /// a server that answers `/api/` answers `/api` as well.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PathPattern {
-    text: String,
+    pub(super) text: String,
     path: Wildcard,
     /// The path above, where it ends in `/*`.
     above: Option<Wildcard>,
@@ -19,7 +17,7 @@ pub(super) struct PathPattern {
 /// A host pattern of a route: `shop.example`, `*.shop.example`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct HostPattern {
-    text: String,
+    pub(super) text: String,
     host: Wildcard,
 }
 
@@ -62,18 +60,6 @@ impl HostPattern {
     }
 }
 
-impl fmt::Display for PathPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,7 +68,12 @@ mod tests {
     fn a_star_stands_for_anything_and_a_path_for_all_its_spellings() {
         let check = |pattern: &str, path: &str, expected: bool| {
             let pattern = PathPattern::read(pattern).unwrap();
-            assert_eq!(pattern.matches(&Path::read(path).unwrap()), expected, "{pattern} {path}");
+            assert_eq!(
+                pattern.matches(&Path::read(path).unwrap()),
+                expected,
+                "{} {path}",
+                pattern.text
+            );
         };
         check("/", "/", true);
         check("/", "/a", false);

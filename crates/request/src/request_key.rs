@@ -42,7 +42,6 @@ impl CountedBy {
         }
     }
 
-    /// The same under its former name.
     /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.parts().any(KeyParts::reads_headers)
@@ -91,7 +90,6 @@ impl RequestKey<'_> {
         }
     }
 
-    /// The same under its former name.
     /// The key for logs and pages: several values as `name=value`.
     pub fn into_label(self) -> Vec<u8> {
         let pair = |(name, value): (&str, Vec<u8>)| [name.as_bytes(), b"=", &value].concat();

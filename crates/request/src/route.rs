@@ -97,8 +97,8 @@ impl Route {
         if !bad.is_empty() {
             return Err(bad);
         }
-        let host_name = host.as_ref().map(ToString::to_string).unwrap_or_default();
-        let path_name = path.as_ref().map_or("/*".to_owned(), ToString::to_string);
+        let host_name = host.as_ref().map_or("", |host| &host.text);
+        let path_name = path.as_ref().map_or("/*", |path| &path.text);
         let name = format!("{} {host_name}{path_name}", methods.join(","));
         let name = name.trim_start().to_owned();
         let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));

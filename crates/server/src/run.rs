@@ -86,8 +86,8 @@ async fn until_stopped(
         Err(why) if !insecure_bind => Err(ServeError::new(why)),
         _ => Ok(()),
     };
-    for (door, listener) in config.listen.iter() {
-        may_be_open(&exposure(door, listener))?;
+    for (door, listener) in &config.listen {
+        may_be_open(&exposure(*door, listener))?;
     }
     // Before anybody can know that we run, so that no signal finds us unprepared.
     let interrupt = watch_signal(SignalKind::interrupt())?;
@@ -96,7 +96,7 @@ async fn until_stopped(
     // All addresses are bound before the first connection is accepted: the server starts whole or not at all.
     let mut bound = Vec::new();
     for door in Door::ALL {
-        if let Some(it) = bind(door, config.listen.get(door), &app, &mut sockets).await? {
+        if let Some(it) = bind(door, config.listen.get(&door), &app, &mut sockets).await? {
             // Once more, for sockets of systemd: those listen where systemd bound them.
             may_be_open(&it.exposure(door)?)?;
             bound.push((door, it));

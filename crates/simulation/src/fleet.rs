@@ -11,7 +11,8 @@ use tidegate_core::{LeaseError, Limit, Terms};
 use self::arrivals::Arrivals;
 use self::meter::Meter;
 use self::strategies::{Leased, Naive, Strict};
-use self::world::{Counters, Strategy, World};
+use self::world::{Strategy, World};
+use crate::micros;
 
 /// What the command line asks for, in integers.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ pub struct FleetRow {
 
 /// Runs one fleet with each of the three strategies, on checks at random.
 pub fn run(settings: &FleetSettings, limit: &Limit) -> Result<[FleetRow; 3], LeaseError> {
-    let naive = Naive::new(limit, Terms::from_limits([limit])?.ttl());
+    let naive = Naive { every_us: micros(Terms::from_limits([limit])?.ttl()) };
     let random = || arrivals::random(settings, limit);
     let [strict, lease] = strict_and_leased(settings, limit, random)?;
     Ok([strict, lease, simulate("naive", settings, (limit, limit), &naive, random())])
@@ -76,7 +77,7 @@ fn strict_and_leased(
     let kept = limit.leased(terms.ttl())?;
     Ok([
         simulate("strict", settings, (limit, limit), &Strict, arrivals()),
-        simulate("lease", settings, (limit, &kept), &Leased::new(terms), arrivals()),
+        simulate("lease", settings, (limit, &kept), &Leased(terms), arrivals()),
     ])
 }
 
@@ -88,32 +89,21 @@ fn simulate<S: Strategy>(
     arrivals: Arrivals,
 ) -> FleetRow {
     let (meters, counters) = World::run(settings, limits, strategy, arrivals);
-    FleetRow::new(way, settings, &meters, &counters)
-}
-
-impl FleetRow {
-    fn new(
-        way: &'static str,
-        settings: &FleetSettings,
-        meters: &[Meter],
-        counters: &Counters,
-    ) -> Self {
-        let admitted: u64 = meters.iter().map(Meter::admitted).sum();
-        let steady = meters.iter().map(Meter::utilisation);
-        let (used, usable) = steady.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        Self {
-            way,
-            nodes: settings.nodes,
-            offered: counters.offered,
-            admitted,
-            utilisation: ratio(used, usable),
-            overshoot: meters.iter().map(Meter::overshoot).max().unwrap_or(0),
-            calls: counters.calls,
-            calls_per_admission: ratio(counters.calls, admitted),
-            calls_per_second: ratio(counters.calls * 1_000_000, settings.duration_us),
-            in_process: ratio(counters.in_process, counters.offered),
-            units_lost: counters.charged.saturating_sub(admitted + counters.returned),
-        }
+    let admitted: u64 = meters.iter().map(Meter::admitted).sum();
+    let steady = meters.iter().map(Meter::utilisation);
+    let (used, usable) = steady.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    FleetRow {
+        way,
+        nodes: settings.nodes,
+        offered: counters.offered,
+        admitted,
+        utilisation: ratio(used, usable),
+        overshoot: meters.iter().map(Meter::overshoot).max().unwrap_or(0),
+        calls: counters.calls,
+        calls_per_admission: ratio(counters.calls, admitted),
+        calls_per_second: ratio(counters.calls * 1_000_000, settings.duration_us),
+        in_process: ratio(counters.in_process, counters.offered),
+        units_lost: counters.charged.saturating_sub(admitted + counters.returned),
     }
 }
 

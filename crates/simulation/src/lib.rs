@@ -19,6 +19,7 @@ pub mod rng;
 pub mod sync_lag;
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 pub use self::experiment::{Expected, Experiment, InputError, Knob};
 
@@ -32,6 +33,11 @@ const WINDOW_MS: RangeInclusive<u64> = 1..=86_400_000;
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
 pub const fn float(number: u64) -> f64 {
     number as f64
+}
+
+/// A length of time in microseconds.
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A number of nodes or keys, all far below what memory holds.

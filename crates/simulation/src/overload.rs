@@ -14,10 +14,9 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use self::admission::ControllerKind;
-use self::meter::Outcome;
+use self::admission::CONTROLLERS;
 pub use self::scenario::{ALL as SCENARIOS, Scenario};
-use crate::{InputError, Knob};
+use crate::{InputError, Knob, index};
 
 const SEEDS: RangeInclusive<u64> = 1..=1000;
 const LIMIT: RangeInclusive<u64> = 1..=100_000;
@@ -62,7 +61,7 @@ pub struct ScenarioReport {
     pub controllers: Vec<ControllerRow>,
 }
 
-/// One controller in one scenario, on average over all seeds.
+/// One controller in one scenario: with one seed, or on average over all of them.
 #[derive(Debug, Serialize)]
 pub struct ControllerRow {
     pub controller: &'static str,
@@ -94,24 +93,25 @@ pub fn run(
     ])?;
     let Overload { seeds, seed, limit, .. } = *input;
     let scenarios = choose(&input.scenario)?;
-    let pairs = || {
-        let kinds =
-            |scenario: &&'static Scenario| ControllerKind::ALL.map(|kind| (*scenario, kind));
-        scenarios.iter().flat_map(kinds)
-    };
-    let numbers = || (0..seeds).map(|number| seed.wrapping_add(number));
-    let jobs: Vec<_> =
-        pairs().flat_map(|pair| numbers().map(move |number| (pair, number))).collect();
-    let outcomes = run_all(jobs.len(), threads, progress, |job| {
-        let ((scenario, kind), number) = jobs[job];
-        world::run(scenario, kind, limit, number)
+    let jobs: Vec<_> = scenarios
+        .iter()
+        .flat_map(|scenario| CONTROLLERS.map(|controller| (*scenario, controller)))
+        .flat_map(|pair| (0..seeds).map(move |number| (pair, seed.wrapping_add(number))))
+        .collect();
+    let runs = run_all(jobs.len(), threads, progress, |job| {
+        let ((scenario, (kind, name)), number) = jobs[job];
+        Ok(world::run(scenario, kind, limit, number)?.row(scenario, name))
     })?;
-    let per_pair = usize::try_from(seeds).unwrap_or(1);
-    let means = outcomes.chunks(per_pair).map(Outcome::mean);
-    let rows: Vec<_> = pairs().zip(means).collect();
-    let blocks =
-        rows.chunks(ControllerKind::ALL.len()).map(|rows| ScenarioReport::new(rows[0].0.0, rows));
-    Ok(OverloadReport { seeds, seed, limit, scenarios: blocks.collect() })
+    let mut rows = runs.chunks(index(seeds)).map(ControllerRow::mean);
+    let report = |scenario: &Scenario| ScenarioReport {
+        scenario: scenario.name,
+        about: scenario.about,
+        judged_s: [scenario.judged_s().start, scenario.judged_s().end],
+        possible: scenario.possible(),
+        controllers: rows.by_ref().take(CONTROLLERS.len()).collect(),
+    };
+    let scenarios = scenarios.into_iter().map(report).collect();
+    Ok(OverloadReport { seeds, seed, limit, scenarios })
 }
 
 /// The scenarios of these names, each at most once.
@@ -124,39 +124,6 @@ fn choose(names: &[String]) -> Result<Vec<&'static Scenario>, InputError> {
     let is_chosen =
         |scenario: &&Scenario| names.is_empty() || names.iter().any(|it| it == scenario.name);
     Ok(SCENARIOS.iter().filter(is_chosen).collect())
-}
-
-impl ScenarioReport {
-    fn new(scenario: &Scenario, rows: &[((&Scenario, ControllerKind), Outcome)]) -> Self {
-        let row = |((scenario, kind), outcome): &((&Scenario, ControllerKind), Outcome)| {
-            ControllerRow::new(scenario, *kind, outcome)
-        };
-        Self {
-            scenario: scenario.name,
-            about: scenario.about,
-            judged_s: [scenario.judged_s().start, scenario.judged_s().end],
-            possible: scenario.possible(),
-            controllers: rows.iter().map(row).collect(),
-        }
-    }
-}
-
-impl ControllerRow {
-    fn new(scenario: &Scenario, kind: ControllerKind, outcome: &Outcome) -> Self {
-        let rounded = |value: f64, to: f64| (value * to).round() / to;
-        Self {
-            controller: kind.name(),
-            goodput: rounded(outcome.goodput, 10.0),
-            people: (scenario.bots_percent > 0).then(|| rounded(outcome.people, 10.0)),
-            p99_ms: rounded(outcome.p99_ms, 10.0),
-            cv_1s: outcome.cv_1s.map(|cv| rounded(cv, 1000.0)),
-            cv_5s: outcome.cv_5s.map(|cv| rounded(cv, 1000.0)),
-            settling_s: outcome.settling_s.map(|seconds| rounded(seconds, 10.0)),
-            refused: rounded(outcome.refused, 10.0),
-            false_rejects: rounded(outcome.false_rejects, 10.0),
-            course: outcome.course.clone(),
-        }
-    }
 }
 
 /// Does every job once, on `threads` threads, and returns the results in order.

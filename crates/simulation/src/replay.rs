@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use self::counts::ReplayCounts;
 pub use self::counts::{DeniedKey, Unreadable};
 use self::lines::Lines;
-use self::record::{LineError, Record};
+use self::record::Record;
 pub use self::replayer::{ReplaySettings, Replayer};
 pub use self::report::{PolicyReport, ReplayReport};
 
@@ -34,7 +34,7 @@ pub fn replay(
     while let Some(line) = lines.next()? {
         counts.lines += 1;
         match line {
-            Err(_) => counts.unreadable(&LineError::TooLong),
+            Err(error) => counts.unreadable(&error),
             Ok(line) => replay_line(replayer, line, with_headers, &mut counts),
         }
         progress(counts.lines, lines.bytes);

@@ -8,7 +8,7 @@ use tidegate_core::{FixedWindow, Limit, State, Timestamp};
 use crate::experiment::{InputError, experiment};
 use crate::fleet::{self, FleetSettings};
 use crate::rng::Rng;
-use crate::{START_US, WINDOW_MS, float, index};
+use crate::{START_US, WINDOW_MS, float, index, micros};
 
 /// Of all nodes together. They are decided thirteen times, once through leases: about 30 ms.
 const MAX_REQUESTS: u64 = 30_000;
@@ -143,8 +143,7 @@ fn naive_admissions(
     requests: &[(u64, usize)],
 ) -> Vec<u64> {
     let limit = Limit::from(*window);
-    let period_us = u64::try_from(window.period().as_micros()).unwrap_or(u64::MAX);
-    let start_us = START_US.next_multiple_of(period_us);
+    let start_us = START_US.next_multiple_of(micros(window.period()));
     let mut counters = vec![NodeCounter::default(); index(nodes)];
     // All admissions in order, and how many of them are an interval old.
     let mut log: Vec<(u64, usize)> = Vec::new();

@@ -60,16 +60,12 @@ struct Decision {
     binding: String,
 }
 
-#[derive(Deserialize)]
-struct Problem {
-    detail: String,
-}
-
 /// Asks, prints, and exits with 0 if allowed and 2 if denied.
 pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let reply = send(args)?;
     if reply.status != 200 {
-        return Err(problem(&reply));
+        let status = || format!("the server answered with status {}", reply.status);
+        return Err(Failure::new(client::problem_detail(&reply.body).unwrap_or_else(status)));
     }
     let decision: Decision = serde_json::from_slice(&reply.body)
         .map_err(|_| Failure::new(format!("{} does not answer like tidegate", args.server)))?;
@@ -80,15 +76,7 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
 fn send(args: &CheckArgs) -> Result<Reply, Failure> {
     let body = CheckBody { policy: &args.policy, key: &args.key, cost: args.cost };
     let body = serde_json::to_vec(&body).map_err(|error| Failure::new(error.to_string()))?;
-    client::post(&args.server, "/v1/check", &body)
-}
-
-fn problem(reply: &Reply) -> Failure {
-    let detail = serde_json::from_slice(&reply.body).map(|problem: Problem| problem.detail);
-    Failure::new(match detail {
-        Ok(detail) => printable(&detail),
-        Err(_) => format!("the server answered with status {}", reply.status),
-    })
+    client::send(&args.server, "POST", "/v1/check", &body)
 }
 
 fn print(json: bool, body: &[u8], decision: &Decision) {

@@ -11,6 +11,8 @@ use std::time::Duration;
 use httparse::{EMPTY_HEADER, Response, Status};
 use hyper::Uri;
 use hyper::http::uri::Authority;
+use serde::Deserialize;
+use tidegate_core::text::printable;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -64,16 +66,13 @@ pub(super) struct Reply {
     pub(super) body: Vec<u8>,
 }
 
-pub(super) fn get(server: &ServerAddress, path: &str) -> Result<Reply, Failure> {
-    send(server, "GET", path, &[])
-}
-
-/// Posts JSON.
-pub(super) fn post(server: &ServerAddress, path: &str, body: &[u8]) -> Result<Reply, Failure> {
-    send(server, "POST", path, body)
-}
-
-fn send(server: &ServerAddress, method: &str, path: &str, body: &[u8]) -> Result<Reply, Failure> {
+/// Sends a request; a body is JSON.
+pub(super) fn send(
+    server: &ServerAddress,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> Result<Reply, Failure> {
     let (base, host) = match server {
         ServerAddress::Tcp(uri) => {
             (uri.path().trim_end_matches('/'), uri.authority().map(Authority::as_str))
@@ -122,6 +121,15 @@ fn parse(bytes: &[u8], is_end: bool) -> Result<Option<Reply>, httparse::Error> {
     let body = length.map_or_else(|| is_end.then_some(body), |length| body.get(..length));
     let status = response.code.unwrap_or_default();
     Ok(body.map(|body| Reply { status, body: body.to_vec() }))
+}
+
+/// What an error reply says, for people.
+pub(super) fn problem_detail(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Problem {
+        detail: String,
+    }
+    serde_json::from_slice(body).ok().map(|problem: Problem| printable(&problem.detail))
 }
 
 async fn connect(server: &ServerAddress) -> std::io::Result<Stream> {

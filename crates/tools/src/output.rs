@@ -90,6 +90,11 @@ pub(crate) fn decimal(text: &str, places: usize) -> Option<u64> {
     format!("{whole}{decimals:0<places$}").parse().ok()
 }
 
+/// The name of an option's value, as it is typed.
+pub(crate) fn value_name(value: &impl clap::ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// A number with commas between thousands.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

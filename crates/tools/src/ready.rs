@@ -31,7 +31,7 @@ pub struct ReadyArgs {
 /// Prints what the server answers, and exits with 0 if it is ready.
 pub fn run(args: &ReadyArgs) -> Result<ExitCode, Failure> {
     let path = if args.strict { "/readyz?strict" } else { "/readyz" };
-    let reply = client::get(&args.server, path)?;
+    let reply = client::send(&args.server, "GET", path, &[])?;
     let answer = printable(String::from_utf8_lossy(&reply.body).trim());
     if reply.status != 200 {
         return Err(Failure::new(format!("not ready: {answer}")));

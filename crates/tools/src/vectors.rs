@@ -5,18 +5,16 @@ mod replay;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tidegate::Store;
 use tokio::task::JoinHandle;
 
-use self::case::Case;
 use self::replay::{Line, Replayed, replay};
 use super::failure::block_on;
 use super::{ERROR, Failure, OK, unless_closed};
@@ -65,7 +63,7 @@ pub fn run(args: &VectorsArgs, stores: StoreDrivers) -> Result<ExitCode, Failure
             store: open(&args.store, stores).await?,
             running: VecDeque::new(),
             started: 0,
-            out: Printer::new(io::stdout().lock()),
+            out: Some(BufWriter::with_capacity(64 << 10, io::stdout().lock())),
             steps: 0,
             differences: 0,
         };
@@ -78,7 +76,7 @@ pub fn run(args: &VectorsArgs, stores: StoreDrivers) -> Result<ExitCode, Failure
             started?;
         }
         runner.finish_all().await?;
-        runner.out.finish()?;
+        runner.out.as_mut().map_or(Ok(()), |out| unless_closed(out.flush()))?;
         if runner.differences == 0 {
             return Ok(ExitCode::from(OK));
         }
@@ -104,18 +102,19 @@ async fn open(url: &str, stores: StoreDrivers) -> Result<Arc<dyn Store>, Failure
 }
 
 /// Replays several cases at once, and prints their results in order.
-struct Runner<W: Write> {
+struct Runner {
     store: Arc<dyn Store>,
     /// The oldest first.
     running: VecDeque<JoinHandle<Replayed>>,
     /// The number of the next case, which is its key.
     started: u64,
-    out: Printer<W>,
+    /// `None` once the pipe is closed; the replay goes on for its exit code.
+    out: Option<BufWriter<StdoutLock<'static>>>,
     steps: u64,
     differences: u64,
 }
 
-impl<W: Write> Runner<W> {
+impl Runner {
     async fn start_file(&mut self, file: &Path) -> Result<(), Failure> {
         let name: Arc<str> = file.display().to_string().into();
         let in_file = |why: String| Failure::new(format!("{name}: {why}"));
@@ -129,12 +128,8 @@ impl<W: Write> Runner<W> {
             }
             self.started += 1;
             let key = format!("case-{}", self.started);
-            self.running.push_back(tokio::spawn(replay(
-                name.clone(),
-                case,
-                self.store.clone(),
-                key,
-            )));
+            let replay = replay(name.clone(), case, self.store.clone(), key);
+            self.running.push_back(tokio::spawn(replay));
         }
         Ok(())
     }
@@ -155,45 +150,23 @@ impl<W: Write> Runner<W> {
     /// Prints the steps of a case, and where they differ from what is expected.
     fn print(&mut self, replayed: Replayed) -> Result<(), Failure> {
         let Replayed { file, case, answers, error } = replayed;
+        let name = printable(&case.name);
         for (step, answer) in answers.iter().enumerate() {
             self.steps += 1;
-            self.out.print(&Line { case: &case.name, step, answer })?;
-            if let Some(expected) = &case.expect {
-                let got = serde_json::to_value(answer).unwrap_or_default();
-                self.differences += u64::from(differs(&case, step, &expected[step], &got));
+            self.print_line(&Line { case: &case.name, step, answer })?;
+            let Some(expect) = &case.expect else { continue };
+            let (expected, got) = (&expect[step], serde_json::to_value(answer).unwrap_or_default());
+            if *expected != got {
+                self.differences += 1;
+                print_error(&format!("case {name} step {step}: expected {expected}, got {got}"));
             }
         }
         let Some(error) = error else { return Ok(()) };
-        let (name, step) = (printable(&case.name), answers.len());
-        let error = printable(&error.to_string());
+        let (step, error) = (answers.len(), printable(&error.to_string()));
         Err(Failure::new(format!("{file}: case {name} step {step}: {error}")))
     }
-}
 
-fn differs(case: &Case, step: usize, expected: &Value, got: &Value) -> bool {
-    if expected == got {
-        return false;
-    }
-    let name = printable(&case.name);
-    print_error(&format!("case {name} step {step}: expected {expected}, got {got}"));
-    true
-}
-
-fn print_error(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
-/// Prints lines until the pipe is closed; the replay goes on for its exit code.
-struct Printer<W: Write> {
-    out: Option<BufWriter<W>>,
-}
-
-impl<W: Write> Printer<W> {
-    fn new(out: W) -> Self {
-        Self { out: Some(BufWriter::with_capacity(64 << 10, out)) }
-    }
-
-    fn print(&mut self, line: &Line<'_>) -> Result<(), Failure> {
+    fn print_line(&mut self, line: &Line<'_>) -> Result<(), Failure> {
         let Some(out) = &mut self.out else { return Ok(()) };
         let written = serde_json::to_writer(&mut *out, line).map_err(io::Error::from);
         let written = written.and_then(|()| out.write_all(b"\n"));
@@ -202,8 +175,8 @@ impl<W: Write> Printer<W> {
         }
         unless_closed(written)
     }
+}
 
-    fn finish(mut self) -> Result<(), Failure> {
-        self.out.as_mut().map_or(Ok(()), |out| unless_closed(out.flush()))
-    }
+fn print_error(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -3,9 +3,7 @@
 use super::ServeArgs;
 use tidegate_config::demo;
 use tidegate_config::envoy::Error;
-use tidegate_config::{
-    Config, Door, Listener, Listeners, Position, Problem, SecretSource, usual_path,
-};
+use tidegate_config::{Config, Door, Listener, Position, Problem, SecretSource, usual_path};
 use tidegate_server::Source;
 
 /// The named file, else the default file, else the demo; with Envoy's rules and no file, an empty configuration.
@@ -28,18 +26,17 @@ pub(super) fn from_args(args: &ServeArgs) -> Source {
 /// Arguments override the configuration file.
 fn with_arguments(mut config: Config, args: &ServeArgs) -> Result<Config, Vec<String>> {
     if args.only_typed_doors {
-        config.listen = Listeners::NONE;
+        config.listen.clear();
     }
     let typed =
         [(Door::Http, &args.listen), (Door::Grpc, &args.envoy.grpc), (Door::Resp, &args.resp)];
     for (door, typed) in typed {
-        let written = config.listen.get_mut(door);
         if let Some(address) = typed {
-            let options = written.take().unwrap_or_else(|| Listener::on(address.clone()));
-            *written = Some(Listener { address: address.clone(), ..options });
+            let options = || Listener::on(address.clone());
+            config.listen.entry(door).or_insert_with(options).address = address.clone();
         }
     }
-    match (config.listen.get_mut(Door::Resp), &args.resp_password_file) {
+    match (config.listen.get_mut(&Door::Resp), &args.resp_password_file) {
         (Some(resp), Some(file)) => resp.password = Some(SecretSource::File(file.clone())),
         (None, Some(_)) => {
             let closed =

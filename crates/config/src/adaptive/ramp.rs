@@ -7,7 +7,6 @@ use tidegate_core::adaptive::{AdaptiveError, Ends, Ramp, Signal};
 
 use super::super::amount::{rate, span};
 use super::super::node::Cursor;
-use super::super::problem::Problem;
 use super::super::text::{self, Curve, Left, Level, RampWord};
 
 /// The unit of a signal.
@@ -27,11 +26,10 @@ pub(super) fn ramp(
     unit: Unit,
     limit: &Limit,
     cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
 ) -> Option<(Ramp, Signal)> {
     let (ramp, signal) = match text {
         text::Ramp::Word(word) => named_ramp(*word),
-        text::Ramp::Curve(curve) => curved(curve, limit, cursor, problems)?,
+        text::Ramp::Curve(curve) => curved(curve, limit, cursor)?,
     };
     let wrong = match unit {
         Unit::Share if signal == Signal::Millis => {
@@ -42,7 +40,7 @@ pub(super) fn ramp(
         }
         _ => return Some((ramp, signal)),
     };
-    cursor.reject(wrong, problems)
+    cursor.reject(wrong)
 }
 
 pub(super) const fn named_ramp(word: RampWord) -> (Ramp, Signal) {
@@ -54,26 +52,18 @@ pub(super) const fn named_ramp(word: RampWord) -> (Ramp, Signal) {
     }
 }
 
-fn curved(
-    curve: &Curve,
-    limit: &Limit,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<(Ramp, Signal)> {
-    let value = |field, level: &Level, problems: &mut Vec<Problem>| {
-        cursor.field(field).accept(level_of(level), problems)
-    };
-    let from = value("min_value", &curve.min_value, problems);
-    let to = value("max_value", &curve.max_value, problems);
+fn curved(curve: &Curve, limit: &Limit, cursor: &Cursor<'_>) -> Option<(Ramp, Signal)> {
+    let from = cursor.field("min_value").accept(level_of(&curve.min_value));
+    let to = cursor.field("max_value").accept(level_of(&curve.max_value));
     let max_rate = match &curve.max_rate {
-        Some(left) => cursor.field("max_rate").accept(share(left, limit), problems),
+        Some(left) => cursor.field("max_rate").accept(share(left, limit)),
         None => Some(1.0),
     };
-    let min_rate = cursor.field("min_rate").accept(share(&curve.min_rate, limit), problems);
+    let min_rate = cursor.field("min_rate").accept(share(&curve.min_rate, limit));
     let ((x_lo, signal), (x_hi, other)) = (from?, to?);
     if signal != other {
         let message = "and `min_value` differ in kind: give two times, or two numbers";
-        return cursor.field("max_value").reject(message, problems);
+        return cursor.field("max_value").reject(message);
     }
     let ends = Ends { x_lo, x_hi, y_lo: max_rate?, y_hi: min_rate? };
     let ramp = Ramp::new(ends).map_err(|error| {
@@ -83,7 +73,7 @@ fn curved(
             AdaptiveError::RampNotFinite { .. } => ("max_value", error.to_string()),
             _ => ("max_rate", error.to_string()),
         };
-        problems.push(cursor.field(field).problem(message));
+        cursor.field(field).report(message);
     });
     Some((ramp.ok()?, signal))
 }

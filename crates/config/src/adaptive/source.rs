@@ -5,9 +5,8 @@ use std::time::Duration;
 use http::Uri;
 use http::uri::PathAndQuery;
 
-use super::super::amount::span_within;
+use super::super::amount::time;
 use super::super::node::Cursor;
-use super::super::problem::Problem;
 use super::super::text::{AdaptiveSource, RampWord, SourceOptions, SourceWord};
 use super::ramp::Unit;
 use crate::plan::{ALL, AnswerKind, Ask};
@@ -59,7 +58,6 @@ pub(super) fn source(
     policy: &str,
     failures: u32,
     cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
 ) -> Option<Checked> {
     let options = match text {
         AdaptiveSource::Word(SourceWord::Latency) => {
@@ -70,60 +68,43 @@ pub(super) fn source(
         }
         AdaptiveSource::Map(options) => options,
     };
-    let count_before = problems.len();
-    let [name] = given(options)[..] else {
+    let count_before = cursor.problem_count();
+    let sources = ["probe", "latency", "pool", "prometheus", "fixed"];
+    let [name] = cursor.given(&sources)[..] else {
         let message = "expected one of `probe`, `latency`, `pool`, `prometheus` and `fixed`";
-        return cursor.reject(message, problems);
+        return cursor.reject(message);
     };
-    misplaced(options, name, cursor, problems);
+    misplaced(name, cursor);
     let kind = match name {
         "latency" => Some(Kind::Latency),
         "pool" => Some(Kind::Pool),
-        "fixed" => cursor.field("fixed").accept(pressure(options.fixed), problems).map(Kind::Fixed),
-        _ => asked(options, failures, cursor, problems).map(Kind::Asked),
+        "fixed" => cursor.field("fixed").accept(pressure(options.fixed)).map(Kind::Fixed),
+        _ => asked(options, failures, cursor).map(Kind::Asked),
     };
     let own = [&options.latency, &options.pool, &options.target].into_iter().flatten().next();
     let target = own.map_or(policy, String::as_str);
     let is_plain = !target.chars().any(char::is_control);
     if !(1..=TARGET_BYTES_MAX).contains(&target.len()) || !is_plain {
         let message = "expected a target of 1 to 100 bytes without control characters";
-        problems.push(cursor.field("target").problem(message));
+        cursor.field("target").report(message);
     }
-    let kind = kind.filter(|_| problems.len() == count_before)?;
+    let kind = kind.filter(|_| cursor.problem_count() == count_before)?;
     Some(Checked { kind, target: target.to_owned(), name })
 }
 
-fn given(options: &SourceOptions) -> Vec<&'static str> {
-    let fields = [
-        ("probe", options.probe.is_some()),
-        ("latency", options.latency.is_some()),
-        ("pool", options.pool.is_some()),
-        ("prometheus", options.prometheus.is_some()),
-        ("fixed", options.fixed.is_some()),
-    ];
-    fields.into_iter().filter(|(_, is_given)| *is_given).map(|(field, _)| field).collect()
-}
-
 /// Reports options of other sources.
-fn misplaced(
-    options: &SourceOptions,
-    name: &str,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) {
+fn misplaced(name: &str, cursor: &Cursor<'_>) {
     const ASKED: &[&str] = &["probe", "prometheus"];
     let fields = [
-        ("pointer", options.pointer.is_some(), &["probe"][..]),
-        ("query", options.query.is_some(), &["prometheus"]),
-        ("every", options.every.is_some(), ASKED),
-        ("timeout", options.timeout.is_some(), ASKED),
-        ("target", options.target.is_some(), &["probe", "prometheus", "fixed"]),
+        ("pointer", &["probe"][..]),
+        ("query", &["prometheus"]),
+        ("every", ASKED),
+        ("timeout", ASKED),
+        ("target", &["probe", "prometheus", "fixed"]),
     ];
-    for (field, is_given, goes_with) in fields {
-        if is_given && !goes_with.contains(&name) {
-            let message = format!("belongs to `{}`, not to `{name}`", goes_with.join("` or `"));
-            problems.push(cursor.field(field).problem(message));
-        }
+    for (field, goes_with) in fields.into_iter().filter(|(_, with)| !with.contains(&name)) {
+        let message = format!("belongs to `{}`, not to `{name}`", goes_with.join("` or `"));
+        cursor.report_given(&[field], &message);
     }
 }
 
@@ -131,45 +112,33 @@ fn pressure(given: Option<f64>) -> Result<f64, &'static str> {
     given.filter(|it| (0.0..=1.0).contains(it)).ok_or("expected a number from 0 to 1")
 }
 
-fn asked(
-    options: &SourceOptions,
-    failures: u32,
-    cursor: &Cursor<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<Ask> {
-    let is_probe = options.probe.is_some();
-    let (usual_every_s, usual_timeout_ms) = if is_probe { (1, 500) } else { (5, 2000) };
+fn asked(options: &SourceOptions, failures: u32, cursor: &Cursor<'_>) -> Option<Ask> {
     let (uri, answer) = match (&options.probe, &options.prometheus) {
         (Some(url), _) => {
             let pointer = options.pointer.clone().unwrap_or_else(|| "/pressure".to_owned());
             if !pointer.is_empty() && !pointer.starts_with('/') {
-                problems.push(
-                    cursor.field("pointer").problem("expected a JSON pointer like /pools/0/used"),
-                );
+                cursor.field("pointer").report("expected a JSON pointer like /pools/0/used");
             }
-            (cursor.field("probe").accept(http_url(url), problems), AnswerKind::Pointer(pointer))
+            (cursor.field("probe").accept(http_url(url)), AnswerKind::Pointer(pointer))
         }
         (None, base) => {
             let base = base.as_deref().unwrap_or_default();
-            let base = cursor.field("prometheus").accept(http_url(base), problems);
+            let base = cursor.field("prometheus").accept(http_url(base));
             let Some(query) = options.query.as_deref().filter(|query| !query.trim().is_empty())
             else {
-                return cursor.reject("`query` is missing: the PromQL expression", problems);
+                return cursor.reject("`query` is missing: the PromQL expression");
             };
             (base.and_then(|base| query_of(&base, query)), AnswerKind::Prometheus)
         }
     };
-    let mut time = |field, text: Option<&_>, usual: Duration, min, max| match text {
-        Some(text) => cursor.field(field).accept(span_within(text, min, max), problems),
-        None => Some(usual),
-    };
     let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
-    let every = Duration::from_secs(usual_every_s);
-    let every = time("every", options.every.as_ref(), every, second, 5 * minute);
-    let timeout = Duration::from_millis(usual_timeout_ms);
-    let shortest = Duration::from_millis(10);
-    let timeout = time("timeout", options.timeout.as_ref(), timeout, shortest, minute);
-    Some(Ask { uri: uri?, answer, every: every?, timeout: timeout?, failures })
+    let (every, timeout) = if options.probe.is_some() { (1, 500) } else { (5, 2000) };
+    let (every, timeout) = (Duration::from_secs(every), Duration::from_millis(timeout));
+    let bounds = second..=5 * minute;
+    let every = time(cursor, "every", options.every.as_ref(), bounds, every);
+    let bounds = Duration::from_millis(10)..=minute;
+    let timeout = time(cursor, "timeout", options.timeout.as_ref(), bounds, timeout);
+    Some(Ask { uri: uri?, answer, every, timeout, failures })
 }
 
 fn http_url(text: &str) -> Result<Uri, String> {

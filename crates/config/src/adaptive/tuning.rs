@@ -6,18 +6,9 @@ use tidegate_core::adaptive::{Absence, Chain, Hysteresis, Smoothing};
 
 use super::super::amount::span;
 use super::super::node::Cursor;
-use super::super::problem::Problem;
 use super::super::text;
 
-/// The keys of one signal, or the defaults of all signals.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Tuning<'a> {
-    pub(super) smoothing: Option<&'a text::Smoothing>,
-    pub(super) hysteresis: Option<&'a text::Hysteresis>,
-    pub(super) absence: Option<&'a text::Absence>,
-}
-
-/// The same, checked.
+/// The settings of one signal, or the defaults of all signals.
 #[derive(Clone, Copy)]
 pub(super) struct Tuned {
     smoothing: Smoothing,
@@ -41,26 +32,26 @@ impl Tuned {
     /// These settings with the written ones on top.
     pub(super) fn with(
         mut self,
-        tuning: Tuning<'_>,
+        smoothing: Option<&text::Smoothing>,
+        hysteresis: Option<&text::Hysteresis>,
+        absence: Option<&text::Absence>,
         cursor: &Cursor<'_>,
-        problems: &mut Vec<Problem>,
     ) -> Option<Self> {
-        let count_before = problems.len();
-        if let Some(text) = tuning.smoothing {
-            let cursor = cursor.field("smoothing");
-            self.smoothing = cursor.accept(smoothing(text), problems).unwrap_or(self.smoothing);
+        let count_before = cursor.problem_count();
+        if let Some(text) = smoothing {
+            let read = cursor.field("smoothing").accept(self::smoothing(text));
+            self.smoothing = read.unwrap_or(self.smoothing);
         }
-        if let Some(text) = tuning.hysteresis {
-            let cursor = cursor.field("hysteresis");
-            self.hysteresis = cursor.accept(hysteresis(text), problems).unwrap_or(self.hysteresis);
+        if let Some(text) = hysteresis {
+            let read = cursor.field("hysteresis").accept(self::hysteresis(text));
+            self.hysteresis = read.unwrap_or(self.hysteresis);
         }
-        if let Some(text) = tuning.absence {
-            let cursor = cursor.field("absence");
-            self.absence =
-                cursor.accept(absence(text, self.absence), problems).unwrap_or(self.absence);
+        if let Some(text) = absence {
+            let read = cursor.field("absence").accept(self::absence(text, self.absence));
+            self.absence = read.unwrap_or(self.absence);
             self.failures = text.failures.map_or(self.failures, whole);
         }
-        (problems.len() == count_before).then_some(self)
+        (cursor.problem_count() == count_before).then_some(self)
     }
 
     pub(super) fn tune(self, chain: Chain) -> Option<Chain> {

@@ -25,7 +25,7 @@ use crate::yaml;
 const LEVELS_MAX: usize = 12;
 
 /// Every key of the original.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "domain",
     "descriptors",
     "key",
@@ -41,6 +41,7 @@ const KEYS: [&str; 15] = [
     "detailed_metric",
     "value_to_metric",
     "share_threshold",
+    "metadata",
 ];
 
 /// Rules under construction, and every error in their files.
@@ -48,12 +49,6 @@ const KEYS: [&str; 15] = [
 pub(super) struct Builder {
     rules: Rules,
     pub(super) errors: Vec<Error>,
-}
-
-/// One file on its way into the rules.
-struct FileReader<'s> {
-    reader: Reader<'s>,
-    warnings: Vec<Problem>,
 }
 
 /// The parent of a descriptor.
@@ -74,10 +69,9 @@ impl Builder {
             Ok(top) => top,
             Err(problem) => return self.errors.push(Error::at(file, problem)),
         };
-        let mut reading = FileReader { reader: Reader::new(text), warnings: Vec::new() };
-        let domain = reading.domain(&top);
-        let FileReader { reader, warnings } = reading;
-        self.rules.warnings.extend(warnings.into_iter().map(|it| Error::at(file, it)));
+        let mut reader = Reader::new(text, &KEYS);
+        let domain = reader.domain(&top);
+        self.rules.warnings.extend(reader.warnings.into_iter().map(|it| Error::at(file, it)));
         self.errors.extend(reader.problems.into_iter().map(|it| Error::at(file, it)));
         let Some((name, position, domain)) = domain else {
             if matches!(top.value, Value::Map(_)) {
@@ -99,39 +93,14 @@ impl Builder {
     }
 }
 
-impl<'s> FileReader<'s> {
-    /// The values of the keys that belong here; warns of those that belong elsewhere.
-    fn fields<'n, const N: usize>(
-        &mut self,
-        node: &'n Node,
-        known: [&str; N],
-    ) -> [Option<&'n Node>; N] {
-        let warnings = &mut self.warnings;
-        self.reader.fields(node, known, |name, value| {
-            let is_misplaced = KEYS.contains(&name) || name == "metadata";
-            if is_misplaced && !matches!(value.value, Value::Null) {
-                let message = format!("`{name}` does nothing here: it belongs elsewhere");
-                warnings.push(Problem::new(value.position, message));
-            }
-            is_misplaced
-        })
-    }
-
-    /// The text of a value, and its position; `None` if it is absent or empty.
-    fn text<'n>(&mut self, node: Option<&'n Node>) -> Option<(&'n str, Position)>
-    where
-        's: 'n,
-    {
-        let node = node?;
-        Some((self.reader.text(node), node.position)).filter(|(text, _)| !text.is_empty())
-    }
-
+/// One file on its way into the rules.
+impl<'s> Reader<'s> {
     fn domain<'n>(&mut self, top: &'n Node) -> Option<(&'n str, Position, Domain)>
     where
         's: 'n,
     {
         let [domain, descriptors] = self.fields(top, ["domain", "descriptors"]);
-        let (name, position) = self.text(domain)?;
+        let (name, position) = self.filled(domain)?;
         let policy = component(name);
         let root = self.level(Parent { policy: &policy, level: 0 }, descriptors);
         Some((name, position, Domain { root, own_limits: format!("{policy}//override") }))
@@ -139,7 +108,7 @@ impl<'s> FileReader<'s> {
 
     fn level(&mut self, parent: Parent<'_>, descriptors: Option<&Node>) -> Level {
         let mut level = Level::default();
-        for descriptor in self.reader.items(descriptors) {
+        for descriptor in self.items(descriptors) {
             self.descriptor(parent, descriptor, &mut level);
         }
         level
@@ -147,7 +116,7 @@ impl<'s> FileReader<'s> {
 
     fn descriptor(&mut self, parent: Parent<'_>, node: &Node, level: &mut Level) {
         if parent.level == LEVELS_MAX {
-            self.reader.problem(node.position, too_deep());
+            self.problem(node.position, too_deep());
             return;
         }
         // Metrics have bounded labels here, so that the last three change nothing.
@@ -165,11 +134,11 @@ impl<'s> FileReader<'s> {
         ];
         let [key, value, rate_limit, descriptors, shadow, quota, shares, ..] =
             self.fields(node, known);
-        let Some((key, key_position)) = self.text(key) else {
-            self.reader.problem(node.position, "descriptor has empty key");
+        let Some((key, key_position)) = self.filled(key) else {
+            self.problem(node.position, "descriptor has empty key");
             return;
         };
-        let value = self.text(value).map_or("", |(value, _)| value);
+        let value = self.filled(value).map_or("", |(value, _)| value);
         let composite = composite(key, value);
         let policy = format!("{}/{}", parent.policy, component(&composite));
         let index = level.nodes.len();
@@ -177,16 +146,16 @@ impl<'s> FileReader<'s> {
             Entry::Vacant(slot) => _ = slot.insert(index),
             Entry::Occupied(_) => {
                 let message = format!("duplicate descriptor composite key '{policy}'");
-                self.reader.problem(key_position, message);
+                self.problem(key_position, message);
                 return;
             }
         }
         let pattern = Wildcard::new(&composite);
         level.patterns.extend(pattern.has_star().then_some((pattern, index)));
-        let is_shared = self.reader.is_true(shares);
+        let is_shared = self.is_true(shares);
         if let Some(shares) = shares.filter(|_| is_shared && !value.contains('*')) {
             let message = format!("share_threshold needs a '*' in the value of '{policy}'");
-            self.reader.problem(shares.position, message);
+            self.problem(shares.position, message);
         }
         let counts = match (key.contains('*'), value) {
             _ if is_shared => Counts::Together,
@@ -194,7 +163,7 @@ impl<'s> FileReader<'s> {
             (false, value) if value.is_empty() || value.contains('*') => Counts::ByValue,
             _ => Counts::Together,
         };
-        let (is_shadow, is_quota) = (self.reader.is_true(shadow), self.reader.is_true(quota));
+        let (is_shadow, is_quota) = (self.is_true(shadow), self.is_true(quota));
         let rule = rate_limit.and_then(|node| self.rule(node, &policy));
         let rule = rule.map(|rule| Rule { is_shadow, is_quota, ..rule });
         let here = Parent { policy: &policy, level: parent.level + 1 };
@@ -215,34 +184,33 @@ impl<'s> FileReader<'s> {
         ];
         let [requests, unit, unlimited, name, replaces, algorithm, burst, on_store_error] =
             self.fields(node, known);
-        let count_before = self.reader.problems.len();
-        let requests = requests.map_or(Some(0), |node| {
-            self.reader.whole("requests_per_unit", node, 0, u32::MAX.into())
-        });
-        let burst = burst.and_then(|node| self.reader.whole("burst", node, 1, u64::MAX));
-        let is_unlimited = self.reader.is_true(unlimited);
-        let (unit, unit_position) = self.text(unit).unwrap_or(("", node.position));
-        let algorithm = algorithm.map(|node| (self.reader.text(node), node.position));
+        let count_before = self.problems.len();
+        let requests = requests
+            .map_or(Some(0), |node| self.whole("requests_per_unit", node, 0, u32::MAX.into()));
+        let burst = burst.and_then(|node| self.whole("burst", node, 1, u64::MAX));
+        let is_unlimited = self.is_true(unlimited);
+        let (unit, unit_position) = self.filled(unit).unwrap_or(("", node.position));
+        let algorithm = algorithm.map(|node| (self.text(node), node.position));
         let algorithm = algorithm.unwrap_or(("fixed-window", node.position));
-        let name = self.text(name).map_or("", |(name, _)| name);
+        let name = self.filled(name).map_or("", |(name, _)| name);
         let replaces = self.replaces(name, replaces);
-        let on_store_error = match self.text(on_store_error) {
+        let on_store_error = match self.filled(on_store_error) {
             Some(("allow", _)) => OnStoreError::Allow,
             Some(("deny", _)) => OnStoreError::DENY,
             None | Some(("local", _)) => OnStoreError::Local,
             Some((other, position)) => {
                 let message = format!("on_store_error `{other}`: expected allow, deny or local");
-                self.reader.problem(position, message);
+                self.problem(position, message);
                 OnStoreError::Local
             }
         };
-        if self.reader.problems.len() > count_before {
+        if self.problems.len() > count_before {
             return None;
         }
         let requests = u32::try_from(requests?).unwrap_or(u32::MAX);
         let written = Written { requests, unit, unit_position, is_unlimited, algorithm, burst };
         let quantity = quantity(&written);
-        let quantity = quantity.map_err(|(at, message)| self.reader.problem(at, message)).ok()?;
+        let quantity = quantity.map_err(|(at, message)| self.problem(at, message)).ok()?;
         Some(Rule {
             policy: policy.to_owned(),
             quantity,
@@ -256,13 +224,13 @@ impl<'s> FileReader<'s> {
 
     fn replaces(&mut self, name: &str, list: Option<&Node>) -> Vec<String> {
         let mut replaces = Vec::new();
-        for item in self.reader.items(list) {
+        for item in self.items(list) {
             let [replaced] = self.fields(item, ["name"]);
-            match self.text(replaced).map_or("", |(text, _)| text) {
-                "" => self.reader.problem(item.position, "should not have an empty replaces entry"),
+            match self.filled(replaced).map_or("", |(text, _)| text) {
+                "" => self.problem(item.position, "should not have an empty replaces entry"),
                 other if other == name => {
                     let message = "replaces should not contain name of same descriptor";
-                    self.reader.problem(item.position, message);
+                    self.problem(item.position, message);
                 }
                 other => replaces.push(other.to_owned()),
             }

@@ -23,7 +23,7 @@ pub(super) fn file(path: &Path) -> Result<Vec<Draft>, Problems> {
     let wrong = |problem: Problem| Problems::new(path, vec![problem]);
     let text = contents(path).map_err(wrong)?;
     let top = yaml::parse(&text).map_err(wrong)?;
-    let mut reader = Reader::new(&text);
+    let mut reader = Reader::new(&text, &[]);
     let items = reader.items(Some(&top)).iter();
     let limits: Vec<_> = items.filter_map(|node| limit(&mut reader, node)).collect();
     if !reader.problems.is_empty() {
@@ -36,7 +36,7 @@ fn limit<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Limit<'a>> {
     let known =
         ["namespace", "max_value", "seconds", "conditions", "variables", "name", "id", "policy"];
     let [namespace, max_value, seconds, conditions, variables, name, id, policy] =
-        reader.fields(node, known, |_, _| false);
+        reader.fields(node, known);
     let required = [("namespace", namespace), ("max_value", max_value), ("seconds", seconds)];
     for (name, _) in required.iter().filter(|(_, value)| value.is_none()) {
         reader.problem(node.position, format!("`{name}` is missing"));

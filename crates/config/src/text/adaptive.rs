@@ -7,7 +7,6 @@ use super::scalar::Span;
 /// Adapts the limit to the load of the protected service: one `source` with its `ramp`, or several in `chains`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Adaptive {
     /// The source of the load signal: `latency` of the responses, `cpu`, or a map for all others.
     pub source: Option<AdaptiveSource>,
@@ -50,7 +49,6 @@ pub enum InFlight {
 /// The bound on requests in flight to a target whose pool size is unknown.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct InFlightOptions {
     /// The lowest bound, 1 to 1000000; the highest is four times as much. Falls while responses take longer than usual.
     pub gradient: u64,
@@ -59,7 +57,6 @@ pub struct InFlightOptions {
 /// One signal of several.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Chain {
     /// Its name in metrics and answers. Default: the kind of its source.
     pub name: Option<String>,
@@ -100,7 +97,6 @@ pub enum SourceWord {
 /// The source of a load signal: one of `probe`, `latency`, `pool`, `prometheus` and `fixed`, with its options.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct SourceOptions {
     /// A URL that returns the pressure, from 0 to 1, as `{"pressure": 0.4}` or as a number alone.
     #[cfg_attr(test, schemars(example = &"http://db-health:9000/pressure"))]
@@ -156,7 +152,6 @@ pub enum RampWord {
 /// A line between two points: `min_value` with `max_rate`, and `max_value` with `min_rate`.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Curve {
     /// Up to this value the highest rate applies: a time, or a number.
     pub min_value: Level,
@@ -215,7 +210,6 @@ pub enum NoneWord {
 /// Reduces the limit fast, and raises it slowly.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct SmoothingOptions {
     /// The time constant while the load rises. Default: 1500ms.
     pub close: Option<Span>,
@@ -239,7 +233,6 @@ pub enum Hysteresis {
 /// Ignores small improvements, and waits before it raises the limit again.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct HysteresisOptions {
     /// The smallest improvement that raises the limit, from 0 to 0.5. Default: 0.05.
     pub play: Option<f64>,
@@ -250,7 +243,6 @@ pub struct HysteresisOptions {
 /// What applies while a source gives no signal.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Absence {
     /// For this many seconds nothing changes; after that the limit is not raised. Default: 3.
     #[cfg_attr(test, schemars(range(max = 3600)))]

@@ -8,7 +8,6 @@ use crate::secret::Secret;
 /// The policy of some requests.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Route {
     /// Which requests it is for: every condition has to match. Default: all requests.
     #[serde(rename = "match")]
@@ -28,7 +27,6 @@ pub struct Route {
 /// The conditions of a route.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Match {
     /// The path; `*` matches anything: `/api/login`, `/api/*`.
     #[cfg_attr(test, schemars(example = "/api/*"))]
@@ -44,7 +42,6 @@ pub struct Match {
 /// How the address of a client behind proxies is determined.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct ClientIp {
     /// Addresses and networks of trusted proxies: their headers name the client. Default: none, the peer is the client.
     #[serde(default)]
@@ -60,7 +57,6 @@ pub struct ClientIp {
 /// Who may make admin calls.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Admin {
     /// The bearer token of admin calls: at least 16 visible ASCII characters, no spaces. Default: none, and only local
     /// clients may make them.
@@ -73,7 +69,6 @@ pub struct Admin {
 /// The dashboard at `/`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Dashboard {
     /// How the most refused keys appear on the page, for everyone who can open it. Default: `hashed`.
     pub keys: Option<KeysShown>,
@@ -93,7 +88,6 @@ pub enum KeysShown {
 /// The headers that inform clients about their limit.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Headers {
     /// The format of `RateLimit` and `RateLimit-Policy`. Default: `draft-11`.
     pub dialect: Option<Dialect>,
@@ -129,7 +123,6 @@ pub enum Legacy {
 /// The rate limit service for Envoy.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Envoy {
     /// Whether all descriptors of a request are checked in one atomic step. `false` is the behaviour of
     /// envoyproxy/ratelimit: a refused request still charges its other limits. Default: true.

@@ -1,7 +1,7 @@
 //! The keys of a limit, alone or as one of several.
 
 use serde::Deserialize;
-use tidegate_core::FieldError;
+use tidegate_core::{FieldError, LimitSpec};
 
 use super::adaptive::{Adaptive, Priority};
 use super::scalar::{Amount, Span};
@@ -33,81 +33,74 @@ impl schemars::JsonSchema for Algorithm {
     }
 }
 
-/// Defines structs with the keys of a limit and more of their own.
-macro_rules! with_limit {
-    ($($(#[$meta:meta])* $name:ident {$($more:tt)*})*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug, Default, Deserialize)]
-        #[cfg_attr(test, derive(schemars::JsonSchema))]
-        #[serde(deny_unknown_fields)]
-        pub struct $name {
-            /// The algorithm. Default: `gcra`, or `token-bucket` if there is a `refill`.
-            pub algorithm: Option<Algorithm>,
-            /// The limit: a rate like `100/min` or `30/90s` (units s, min, h, day), or a number for quotas and concurrency.
-            pub limit: Option<Amount>,
-            /// The burst: the most at once (gcra). Default: the limit.
-            #[cfg_attr(test, schemars(range(min = 1)))]
-            pub burst: Option<u64>,
-            /// The size of the bucket (token-bucket, default: the refill), or how many requests may wait (leaky-bucket).
-            #[cfg_attr(test, schemars(range(min = 1)))]
-            pub capacity: Option<u64>,
-            /// The rate at which the bucket refills (token-bucket).
-            pub refill: Option<Amount>,
-            /// The number of slots of the window, 1 to 1000 (sliding-window and rolling quotas). Default: 10.
-            #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
-            pub buckets: Option<u64>,
-            /// The longest delay (leaky-bucket).
-            pub max_wait: Option<Span>,
-            /// The period of the budget: `day`, `week`, `month` or a duration (quota).
-            #[cfg_attr(test, schemars(example = &"month"))]
-            pub every: Option<String>,
-            /// The time zone of a day, week or month, like `Europe/Berlin` (quota). Default: UTC.
-            #[cfg_attr(test, schemars(example = "Europe/Berlin"))]
-            pub time_zone: Option<String>,
-            /// A fixed offset from UTC, like `"+02:00"`, instead of `time_zone` (quota).
-            #[cfg_attr(test, schemars(example = "+02:00"))]
-            pub utc_offset: Option<String>,
-            /// Whether the period slides instead of starting anew at its end (quota). Default: false.
-            pub rolling: Option<bool>,
-            /// How long a permit lives that is not released (concurrency). Default: 60s.
-            pub ttl: Option<Span>,
-            $($more)*
-        }
-
-        impl $name {
-            /// Its limit.
-            pub fn limit_spec(&self) -> tidegate_core::LimitSpec {
-                let written = |span: &Span| span.0.as_str().into();
-                tidegate_core::LimitSpec {
-                    algorithm: self.algorithm.map(|algorithm| algorithm.0),
-                    limit: self.limit.clone().map(Into::into),
-                    burst: self.burst,
-                    capacity: self.capacity,
-                    refill: self.refill.clone().map(Into::into),
-                    buckets: self.buckets,
-                    max_wait: self.max_wait.as_ref().map(written),
-                    every: self.every.as_deref().map(Into::into),
-                    time_zone: self.time_zone.as_deref().map(Into::into),
-                    utc_offset: self.utc_offset.as_deref().map(Into::into),
-                    rolling: self.rolling,
-                    ttl: self.ttl.as_ref().map(written),
-                }
-            }
-        }
-    )*};
+/// The keys of a limit.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LimitKeys {
+    /// The algorithm. Default: `gcra`, or `token-bucket` if there is a `refill`.
+    pub algorithm: Option<Algorithm>,
+    /// The limit: a rate like `100/min` or `30/90s` (units s, min, h, day), or a number for quotas and concurrency.
+    pub limit: Option<Amount>,
+    /// The burst: the most at once (gcra). Default: the limit.
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    pub burst: Option<u64>,
+    /// The size of the bucket (token-bucket, default: the refill), or how many requests may wait (leaky-bucket).
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    pub capacity: Option<u64>,
+    /// The rate at which the bucket refills (token-bucket).
+    pub refill: Option<Amount>,
+    /// The number of slots of the window, 1 to 1000 (sliding-window and rolling quotas). Default: 10.
+    #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
+    pub buckets: Option<u64>,
+    /// The longest delay (leaky-bucket).
+    pub max_wait: Option<Span>,
+    /// The period of the budget: `day`, `week`, `month` or a duration (quota).
+    #[cfg_attr(test, schemars(example = &"month"))]
+    pub every: Option<String>,
+    /// The time zone of a day, week or month, like `Europe/Berlin` (quota). Default: UTC.
+    #[cfg_attr(test, schemars(example = "Europe/Berlin"))]
+    pub time_zone: Option<String>,
+    /// A fixed offset from UTC, like `"+02:00"`, instead of `time_zone` (quota).
+    #[cfg_attr(test, schemars(example = "+02:00"))]
+    pub utc_offset: Option<String>,
+    /// Whether the period slides instead of starting anew at its end (quota). Default: false.
+    pub rolling: Option<bool>,
+    /// How long a permit lives that is not released (concurrency). Default: 60s.
+    pub ttl: Option<Span>,
 }
-pub(super) use with_limit;
 
-with_limit! {
-    /// One of several limits that are checked in one atomic step.
-    Member {
-        /// Its name in answers. Each limit of a policy needs a name of its own.
-        pub name: Option<String>,
-        /// The identifier of the caller that it counts by. Default: the only one.
-        pub key: Option<String>,
-        /// Adapts the limit to the load of the protected service.
-        pub adaptive: Option<Adaptive>,
-        /// Which requests are shed first. Default: the policy's `priority`.
-        pub priority: Option<Priority>,
+impl LimitKeys {
+    pub fn spec(&self) -> LimitSpec {
+        let written = |span: &Span| span.0.as_str().into();
+        LimitSpec {
+            algorithm: self.algorithm.map(|algorithm| algorithm.0),
+            limit: self.limit.clone().map(Into::into),
+            burst: self.burst,
+            capacity: self.capacity,
+            refill: self.refill.clone().map(Into::into),
+            buckets: self.buckets,
+            max_wait: self.max_wait.as_ref().map(written),
+            every: self.every.as_deref().map(Into::into),
+            time_zone: self.time_zone.as_deref().map(Into::into),
+            utc_offset: self.utc_offset.as_deref().map(Into::into),
+            rolling: self.rolling,
+            ttl: self.ttl.as_ref().map(written),
+        }
     }
+}
+
+/// One of several limits that are checked in one atomic step.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Member {
+    #[serde(flatten)]
+    pub limit: LimitKeys,
+    /// Its name in answers. Each limit of a policy needs a name of its own.
+    pub name: Option<String>,
+    /// The identifier of the caller that it counts by. Default: the only one.
+    pub key: Option<String>,
+    /// Adapts the limit to the load of the protected service.
+    pub adaptive: Option<Adaptive>,
+    /// Which requests are shed first. Default: the policy's `priority`.
+    pub priority: Option<Priority>,
 }

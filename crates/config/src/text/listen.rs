@@ -12,7 +12,6 @@ macro_rules! define_listen {
         /// The addresses to listen on. A door without one stays closed.
         #[derive(Clone, Debug, Default, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
-        #[serde(deny_unknown_fields)]
         pub struct Listen {
             $($(#[$doc])* pub $key: Option<Door>,)*
         }
@@ -45,7 +44,6 @@ pub enum Door {
 /// A door with its options.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct DoorOptions {
     /// `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/tidegate/http.sock`.
     #[cfg_attr(test, schemars(example = "127.0.0.1:8080"))]
@@ -67,7 +65,6 @@ pub struct DoorOptions {
 /// Files for TLS, in PEM.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct TlsFiles {
     /// The certificate chain.
     #[cfg_attr(test, schemars(example = "/etc/tidegate/tls.crt"))]

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tidegate_core::LimitSpec;
 
 use super::adaptive::{Adaptive, Priority};
-use super::limit::{Algorithm, Member, with_limit};
+use super::limit::{LimitKeys, Member};
 use super::scalar::{Amount, OneOrMany, Span};
 
 /// A policy: a line such as `100/min burst 20`, or a map.
@@ -24,40 +24,49 @@ impl Policy {
     pub fn limit_spec(&self) -> Option<LimitSpec> {
         match self {
             Self::Line(line) => LimitSpec::from_line(line).ok(),
-            Self::Map(options) => Some(options.limit_spec()),
+            Self::Map(options) => Some(options.limit.spec()),
         }
     }
 }
 
-with_limit! {
-    /// A policy with all of its options.
-    PolicyOptions {
-        /// The name of its limit in answers. Default: the policy's name.
-        pub name: Option<String>,
-        /// What it counts by where a route has no `key`: the key parts of a request. Default: `client_ip`.
-        pub key: Option<OneOrMany>,
-        /// Several limits in one atomic step: admits if all of them do, and charges all or none. Instead of `limit`.
-        pub all: Option<Vec<Member>>,
-        /// Several limits in one atomic step: admits if one of them does, and charges those that do. Instead of `limit`.
-        pub any: Option<Vec<Member>>,
-        /// `shadow`: counts and reports, and never refuses. Default: `enforce`.
-        pub mode: Option<Mode>,
-        /// The answer when the store fails: `allow`, `deny`, or `local`, which enforces this node's share in process.
-        /// Default: `local`.
-        pub on_store_error: Option<OnStoreError>,
-        /// Replicas that must confirm a charge before the answer, so that it survives a failover. Default: none.
-        pub replicas: Option<Replicas>,
-        /// Whether this node leases units ahead and spends them in process. Never admits more. Default: false.
-        pub lease: Option<bool>,
-        /// Whether this node remembers refusals for up to a second. Default: true.
-        pub deny_cache: Option<bool>,
-        /// Adapts the limit to the load of the protected service.
-        pub adaptive: Option<Adaptive>,
-        /// Which requests are shed first when the load rises: `best-effort` first, `critical` last. Needs `adaptive`, or an
-        /// `in_flight` of another policy.
-        pub priority: Option<Priority>,
-        /// The deadline of a decision of this policy, 1ms to 1min. Default: `store.deadline`.
-        pub deadline: Option<Span>,
+/// A policy with all of its options.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PolicyOptions {
+    #[serde(flatten)]
+    pub limit: LimitKeys,
+    /// The name of its limit in answers. Default: the policy's name.
+    pub name: Option<String>,
+    /// What it counts by where a route has no `key`: the key parts of a request. Default: `client_ip`.
+    pub key: Option<OneOrMany>,
+    /// Several limits in one atomic step: admits if all of them do, and charges all or none. Instead of `limit`.
+    pub all: Option<Vec<Member>>,
+    /// Several limits in one atomic step: admits if one of them does, and charges those that do. Instead of `limit`.
+    pub any: Option<Vec<Member>>,
+    /// `shadow`: counts and reports, and never refuses. Default: `enforce`.
+    pub mode: Option<Mode>,
+    /// The answer when the store fails: `allow`, `deny`, or `local`, which enforces this node's share in process.
+    /// Default: `local`.
+    pub on_store_error: Option<OnStoreError>,
+    /// Replicas that must confirm a charge before the answer, so that it survives a failover. Default: none.
+    pub replicas: Option<Replicas>,
+    /// Whether this node leases units ahead and spends them in process. Never admits more. Default: false.
+    pub lease: Option<bool>,
+    /// Whether this node remembers refusals for up to a second. Default: true.
+    pub deny_cache: Option<bool>,
+    /// Adapts the limit to the load of the protected service.
+    pub adaptive: Option<Adaptive>,
+    /// Which requests are shed first when the load rises: `best-effort` first, `critical` last. Needs `adaptive`, or an
+    /// `in_flight` of another policy.
+    pub priority: Option<Priority>,
+    /// The deadline of a decision of this policy, 1ms to 1min. Default: `store.deadline`.
+    pub deadline: Option<Span>,
+}
+
+impl PolicyOptions {
+    /// The limits of `all` or `any`.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.all.iter().chain(&self.any).flatten()
     }
 }
 
@@ -99,7 +108,6 @@ pub enum OnStoreError {
 /// Admits nothing, with a time to retry after.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Deny {
     /// Admits nothing, and answers with this retry time. The plain `deny` answers with one minute.
     pub deny: Span,
@@ -108,7 +116,6 @@ pub struct Deny {
 /// Replicas that must confirm a charge before the answer.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Replicas {
     /// How many replicas must confirm. Default: 1.
     #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
@@ -133,7 +140,6 @@ pub enum Unconfirmed {
 /// An exception for one key or network: one of `limit`, `allow` and `block`.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Override {
     /// The policy that it belongs to.
     pub policy: String,

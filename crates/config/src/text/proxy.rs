@@ -7,7 +7,6 @@ use super::scalar::{OneOrMany, Span};
 /// Where the proxy forwards admitted requests, and how.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Proxy {
     /// The upstream: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`, or `h2c://127.0.0.1:50051` for
     /// HTTP/2 without TLS (gRPC); or a list of up to 64.
@@ -69,7 +68,6 @@ pub enum HostHeader {
 /// Health checks of the upstreams.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Health {
     /// The path to GET: a status below 400 is healthy.
     #[cfg_attr(test, schemars(example = "/healthz"))]

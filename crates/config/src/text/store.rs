@@ -20,7 +20,6 @@ pub enum Store {
 /// A store with its options.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct StoreOptions {
     /// `memory`, `redis://`, `rediss://`, `redis+unix://`, `redis+cluster://` or `redis+sentinel://`.
     #[cfg_attr(test, schemars(example = "redis://127.0.0.1:6379"))]
@@ -51,7 +50,6 @@ pub enum Breaker {
 /// When the breaker opens and closes.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct BreakerOptions {
     /// Opens after this many failures in a row. Default: 5.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]

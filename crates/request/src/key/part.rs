@@ -8,6 +8,8 @@ use http::header::{
 };
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use tidegate_core::text::{closest, printable};
+
 use super::{FINGERPRINT, GLOBAL};
 use crate::ClientRequest;
 use crate::path::component;
@@ -28,14 +30,8 @@ pub(super) enum Part {
     Fingerprint,
 }
 
-/// Why a word is not a key part.
-pub(super) enum Unread {
-    Name,
-    Argument(&'static str),
-}
-
 impl Part {
-    pub(super) const NAMES: [&str; 11] = [
+    const NAMES: [&str; 11] = [
         "client_ip",
         "header:NAME",
         "cookie:NAME",
@@ -49,20 +45,20 @@ impl Part {
         "fingerprint",
     ];
 
-    pub(super) fn read(word: &str) -> Result<Self, Unread> {
+    pub(super) fn read(word: &str) -> Result<Self, String> {
         let (name, argument) = match word.split_once(':') {
             Some((name, argument)) => (name, Some(argument)),
             None => (word, None),
         };
+        let unknown = |problem: &str| format!("unknown key part `{}`{problem}", printable(word));
         Ok(match (name, argument) {
             ("header", Some(name)) => Self::Header(
-                name.parse()
-                    .map_err(|_| Unread::Argument("not a header name; expected header:NAME"))?,
+                name.parse().map_err(|_| unknown(": not a header name; expected header:NAME"))?,
             ),
             ("cookie", Some(name)) if is_token(name) => Self::Cookie(name.to_owned()),
             ("query", Some(name)) if !name.is_empty() => Self::Query(component(name)),
             ("header" | "cookie" | "query", _) => {
-                return Err(Unread::Argument("expected a name after it, like header:x-user"));
+                return Err(unknown(": expected a name after it, like header:x-user"));
             }
             ("client_ip", None) => Self::ClientIp,
             ("host", None) => Self::Host,
@@ -72,7 +68,14 @@ impl Part {
             ("route", None) => Self::Route,
             ("global", None) => Self::Global,
             ("fingerprint", None) => Self::Fingerprint,
-            _ => return Err(Unread::Name),
+            _ => {
+                let head = word.split_inclusive(':').next().unwrap_or_default();
+                let known = Self::NAMES.iter().map(|name| name.trim_end_matches("NAME"));
+                return Err(match closest(head, known) {
+                    Some(meant) => unknown(&format!(", did you mean `{meant}`?")),
+                    None => unknown(&format!(": expected one of {}", Self::NAMES.join(", "))),
+                });
+            }
         })
     }
 

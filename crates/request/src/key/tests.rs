@@ -100,7 +100,7 @@ fn words_that_name_no_part_are_explained() {
         ("client_ip|", "expected one of"),
         ("", "expected one of"),
     ] {
-        let error = KeyParts::read([word]).unwrap_err().to_string();
+        let error = KeyParts::read([word]).unwrap_err();
         assert!(error.contains(expected), "{word}: {error}");
     }
     assert!(KeyParts::read([]).is_err());

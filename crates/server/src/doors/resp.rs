@@ -84,7 +84,7 @@ impl OpenDoor for RespDoor {
     const LISTENING: &'static str = "listening for the Redis protocol";
 
     fn build(context: &DoorContext<'_>) -> Result<Self, String> {
-        let listener = context.config.listen.get(Door::Resp);
+        let listener = context.config.listen.get(&Door::Resp);
         let password = listener.and_then(|it| it.password.as_ref()).map(|source| match source {
             SecretSource::File(path) => Password::read(path),
             SecretSource::Given(secret) => Ok(Password::new(&secret.0)),

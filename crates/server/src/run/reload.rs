@@ -136,7 +136,7 @@ fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'stat
     ];
     let (listen, next) = (running.listen.clone(), next.listen.clone());
     let doors = Door::ALL.into_iter();
-    let doors = doors.map(move |door| (door.listen_key(), listen.get(door) != next.get(door)));
+    let doors = doors.map(move |door| (door.listen_key(), listen.get(&door) != next.get(&door)));
     let changed = changed.into_iter().chain(doors);
     changed.filter(|(_, is_changed)| *is_changed).map(|(field, _)| field)
 }

@@ -4,7 +4,7 @@ use tidegate_core::Limit;
 
 use super::FleetSettings;
 use crate::rng::{Rng, Zipf};
-use crate::{START_US, index};
+use crate::{START_US, index, micros};
 
 /// One key on one node.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub(super) type Arrivals = Box<dyn Iterator<Item = (u64, NodeKey)>>;
 
 /// Where the first window begins.
 pub(super) fn start_us(limit: &Limit) -> u64 {
-    let period_us = u64::try_from(limit.period().as_micros()).unwrap_or(u64::MAX).max(1);
+    let period_us = micros(limit.period()).max(1);
     START_US.next_multiple_of(period_us.min(86_400_000_000))
 }
 

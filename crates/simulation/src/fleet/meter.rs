@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use tidegate_core::{Gcra, Limit, State, Timestamp};
 
+use crate::micros;
+
 /// Units admitted at an instant.
 type Admitted = (u64, u64);
 
@@ -21,7 +23,7 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(limit: &Limit, start_us: u64, duration_us: u64) -> Self {
-        let period_us = u64::try_from(limit.period().as_micros()).unwrap_or(u64::MAX);
+        let period_us = micros(limit.period());
         // The start is no steady state: it lasts a period, and the time of a burst in whole periods.
         let warm_us = period_us.saturating_mul(1 + limit.ceiling() / limit.units());
         let steady = duration_us >= warm_us.saturating_mul(4);
@@ -66,24 +68,19 @@ impl Meter {
     pub(super) fn overshoot(&self) -> u64 {
         let mut admitted = self.admitted.clone();
         admitted.sort_unstable();
+        let period_us = micros(self.limit.period());
         match &self.limit {
             Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => {
                 paced(gcra, tick_us(&self.limit), &admitted)
             }
-            Limit::FixedWindow(window) => {
-                windows(window.limit(), length_us(&self.limit), &admitted)
-            }
-            Limit::SlidingLog(log) => any_period(log.limit(), length_us(&self.limit), &admitted),
+            Limit::FixedWindow(window) => windows(window.limit(), period_us, &admitted),
+            Limit::SlidingLog(log) => any_period(log.limit(), period_us, &admitted),
             Limit::SlidingWindow(window) => {
-                slots(window.limit(), length_us(&self.limit), window.buckets(), &admitted)
+                slots(window.limit(), period_us, window.buckets(), &admitted)
             }
             _ => refused(&self.limit, &admitted),
         }
     }
-}
-
-fn length_us(limit: &Limit) -> u64 {
-    u64::try_from(limit.period().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The tick of the state: 1 µs, or 1 ms where the arithmetic needs it.

@@ -1,9 +1,7 @@
 //! The three strategies that are compared.
 
-use std::time::Duration;
-
 use tidegate_core::{
-    Change, Grant, GrantRequest, LeaseHolder, Limit, Message, Return, State, Step, Terms, grant,
+    Change, Grant, GrantRequest, LeaseHolder, Message, Return, State, Step, Terms, grant,
 };
 
 use super::arrivals::NodeKey;
@@ -39,8 +37,7 @@ impl Strategy for Strict {
 
 /// A naive cache: nodes decide on a copy of the store's state, and sync now and then.
 pub(super) struct Naive {
-    limit: Limit,
-    every_us: u64,
+    pub(super) every_us: u64,
 }
 
 /// A copy of the store's state, and what was admitted on it since the last sync.
@@ -59,13 +56,6 @@ pub(super) enum NaivePayload {
     State(State),
 }
 
-impl Naive {
-    pub(super) fn new(limit: &Limit, every: Duration) -> Self {
-        let every_us = u64::try_from(every.as_micros()).unwrap_or(u64::MAX);
-        Self { limit: limit.clone(), every_us }
-    }
-}
-
 impl Strategy for Naive {
     type Key = CachedState;
     type Payload = NaivePayload;
@@ -75,10 +65,10 @@ impl Strategy for Naive {
     }
 
     fn check(&self, world: &mut World<'_, Self>, at: NodeKey) {
-        let (now, due_us) = (world.now(), world.now_us + self.every_us);
+        let (now, limit, due_us) = (world.now(), world.limit, world.now_us + self.every_us);
         world.counters.in_process += 1;
         let cached = world.key(at);
-        let admitted = self.limit.take(&mut cached.state, now, 1).allowed();
+        let admitted = limit.take(&mut cached.state, now, 1).allowed();
         cached.admitted += u64::from(admitted);
         let was_syncing = std::mem::replace(&mut cached.syncing, true);
         if !was_syncing {
@@ -91,11 +81,11 @@ impl Strategy for Naive {
 
     fn at_store(&self, world: &mut World<'_, Self>, at: NodeKey, payload: NaivePayload) {
         let NaivePayload::Admitted(units) = payload else { return };
-        let now = world.now();
+        let (now, limit) = (world.now(), world.limit);
         let state = &mut world.states[at.key];
-        let left = self.limit.peek(state, now, 0).remaining();
+        let left = limit.peek(state, now, 0).remaining();
         // The rest was admitted as well, but a full counter stays full.
-        let charged = self.limit.take(state, now, units.min(left));
+        let charged = limit.take(state, now, units.min(left));
         debug_assert!(charged.allowed());
         let state = state.clone();
         world.counters.charged += units;
@@ -120,9 +110,7 @@ impl Strategy for Naive {
 const DEADLINE_US: u64 = 20_000;
 
 /// Leases: nodes run the lessee of the core, the store its grants and returns.
-pub(super) struct Leased {
-    terms: Terms,
-}
+pub(super) struct Leased(pub(super) Terms);
 
 #[derive(Clone)]
 pub(super) struct LeasedKey {
@@ -145,10 +133,6 @@ pub(super) enum LeasePayload {
 }
 
 impl Leased {
-    pub(super) fn new(terms: Terms) -> Self {
-        Self { terms }
-    }
-
     /// Sends the messages of the lessee, and sets a timer for its next one.
     fn settle(world: &mut World<'_, Self>, at: NodeKey) {
         let own_us = world.node_now_us(at.node);
@@ -199,7 +183,7 @@ impl Strategy for Leased {
 
     fn fresh(&self) -> LeasedKey {
         LeasedKey {
-            lessee: LeaseHolder::new(self.terms),
+            lessee: LeaseHolder::new(self.0),
             waiting: 0,
             asked_for: 0,
             request: 0,

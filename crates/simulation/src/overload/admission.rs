@@ -30,31 +30,17 @@ pub(super) enum ControllerKind {
     Classes,
 }
 
-impl ControllerKind {
-    pub(super) const ALL: [Self; 8] = [
-        Self::None,
-        Self::Static,
-        Self::Raw,
-        Self::Pressure,
-        Self::Aimd,
-        Self::Default,
-        Self::Gradient,
-        Self::Classes,
-    ];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Static => "static 360",
-            Self::Raw => "raw 1−CPU",
-            Self::Pressure => "pressure + EMA",
-            Self::Aimd => "AIMD",
-            Self::Default => "default + cap 32",
-            Self::Gradient => "default + gradient",
-            Self::Classes => "default + classes",
-        }
-    }
-}
+/// All controllers, with the names that they have in a report.
+pub(super) const CONTROLLERS: [(ControllerKind, &str); 8] = [
+    (ControllerKind::None, "none"),
+    (ControllerKind::Static, "static 360"),
+    (ControllerKind::Raw, "raw 1−CPU"),
+    (ControllerKind::Pressure, "pressure + EMA"),
+    (ControllerKind::Aimd, "AIMD"),
+    (ControllerKind::Default, "default + cap 32"),
+    (ControllerKind::Gradient, "default + gradient"),
+    (ControllerKind::Classes, "default + classes"),
+];
 
 /// The readings at a tick.
 #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,7 @@ const QUEUE_MAX: usize = 100_000;
 pub(super) struct Request {
     pub(super) arrived_us: u64,
     number: u64,
-    pub(super) is_bot: bool,
+    pub(super) client: Client,
 }
 
 /// What happens to a request.
@@ -32,7 +32,7 @@ pub(super) enum Event {
     /// A worker has finished it.
     Served { request: Request, in_time: bool },
     /// Its client has timed out. Some try again.
-    TimedOut { arrived_us: u64, retries: bool, is_bot: bool },
+    TimedOut { request: Request, retries: bool },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,19 +56,13 @@ pub(super) struct Backend {
     /// The end of each service, the earliest last.
     serving: Vec<(u64, Request)>,
     waiting: VecDeque<Request>,
-    /// Clients that still wait or were just served, in the order of arrival.
-    pending: VecDeque<Pending>,
+    /// Requests whose clients still wait, in the order of arrival; `None` for one that was served.
+    pending: VecDeque<Option<Request>>,
+    /// The number of the first of them.
     first: u64,
     /// Until when busy time was counted, and how much there is since it was last read.
     counted_us: u64,
     busy_us: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    arrived_us: u64,
-    client: Client,
-    is_served: bool,
 }
 
 impl Backend {
@@ -96,19 +90,21 @@ impl Backend {
             return false;
         }
         let number = self.first + self.pending.len() as u64;
-        self.pending.push_back(Pending { arrived_us: now_us, client, is_served: false });
-        self.waiting.push_back(Request { arrived_us: now_us, number, is_bot: client.is_bot });
+        let request = Request { arrived_us: now_us, number, client };
+        self.pending.push_back(Some(request));
+        self.waiting.push_back(request);
         self.serve(now_us);
         true
     }
 
     /// The instant of the next event.
     pub(super) fn next_us(&mut self) -> u64 {
-        while self.pending.front().is_some_and(|pending| pending.is_served) {
+        while let Some(None) = self.pending.front() {
             self.forget();
         }
         let done_us = self.serving.last().map_or(u64::MAX, |served| served.0);
-        done_us.min(self.pending.front().map_or(u64::MAX, |it| it.arrived_us + CLIENT_TIMEOUT_US))
+        let first = self.pending.front().copied().flatten();
+        done_us.min(first.map_or(u64::MAX, |it| it.arrived_us + CLIENT_TIMEOUT_US))
     }
 
     /// Processes that event.
@@ -127,21 +123,21 @@ impl Backend {
     fn served(&mut self, request: Request, now_us: u64) -> Event {
         let place = usize::try_from(request.number.wrapping_sub(self.first)).unwrap_or(usize::MAX);
         if let Some(pending) = self.pending.get_mut(place) {
-            pending.is_served = true;
+            *pending = None;
         }
         let in_time = now_us - request.arrived_us <= CLIENT_TIMEOUT_US;
         Event::Served { request, in_time }
     }
 
     fn timed_out(&mut self) -> Option<Event> {
-        let Pending { arrived_us, client, .. } = self.forget()?;
-        let retries = !client.is_retry && self.rng.below(100) < RETRY_PERCENT;
-        Some(Event::TimedOut { arrived_us, retries, is_bot: client.is_bot })
+        let request = self.forget()?;
+        let retries = !request.client.is_retry && self.rng.below(100) < RETRY_PERCENT;
+        Some(Event::TimedOut { request, retries })
     }
 
-    fn forget(&mut self) -> Option<Pending> {
+    fn forget(&mut self) -> Option<Request> {
         self.first += 1;
-        self.pending.pop_front()
+        self.pending.pop_front()?
     }
 
     /// Gives work to idle workers.

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::ControllerRow;
 use super::scenario::Scenario;
-use crate::float;
+use crate::{float, index};
 
 /// A run has settled once its goodput stays within this much of its final value.
 const SETTLED_WITHIN: f64 = 0.15;
@@ -24,30 +25,12 @@ pub(super) struct Meter {
     pub(super) false_rejects: u64,
 }
 
-/// The measures of one run, or the means of several.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) goodput: f64,
-    pub(super) people: f64,
-    pub(super) p99_ms: f64,
-    /// The coefficient of variation of the goodput, by seconds and by five seconds.
-    pub(super) cv_1s: Option<f64>,
-    pub(super) cv_5s: Option<f64>,
-    /// `None` if it never settled.
-    pub(super) settling_s: Option<f64>,
-    pub(super) refused: f64,
-    pub(super) false_rejects: f64,
-    /// Served in time, by second, from before it begins to after it ends.
-    pub(super) course: Vec<f64>,
-}
-
 impl Meter {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let judged = scenario.judged_s();
-        let seconds = usize::try_from(scenario.ends_s()).unwrap_or(0);
         Self {
             judged_us: judged.start * 1_000_000..judged.end * 1_000_000,
-            good: vec![0; seconds],
+            good: vec![0; index(scenario.ends_s())],
             people: 0,
             latencies_us: Vec::new(),
             refused: 0,
@@ -57,8 +40,7 @@ impl Meter {
 
     pub(super) fn served(&mut self, now_us: u64, took_us: u64, in_time: bool, is_bot: bool) {
         let is_judged = self.judged_us.contains(&now_us);
-        let second = usize::try_from(now_us / 1_000_000).unwrap_or(usize::MAX);
-        if in_time && let Some(good) = self.good.get_mut(second) {
+        if in_time && let Some(good) = self.good.get_mut(index(now_us / 1_000_000)) {
             *good += 1;
             self.people += u64::from(is_judged && !is_bot);
         }
@@ -67,17 +49,17 @@ impl Meter {
         }
     }
 
-    pub(super) fn outcome(mut self, scenario: &Scenario) -> Outcome {
+    pub(super) fn row(mut self, scenario: &Scenario, controller: &'static str) -> ControllerRow {
         let course: Vec<f64> = self.good.iter().map(|count| f64::from(*count)).collect();
         let judged = scenario.judged_s();
         let lasts_s = float(judged.end - judged.start);
-        let place = |second: u64| usize::try_from(second).unwrap_or(0);
-        let good = &course[place(judged.start)..place(judged.end)];
+        let good = &course[index(judged.start)..index(judged.end)];
         // The settling time describes the start.
         let late = &good[OVER_S.min(good.len())..];
-        Outcome {
+        ControllerRow {
+            controller,
             goodput: good.iter().sum::<f64>() / lasts_s,
-            people: float(self.people) / lasts_s,
+            people: (scenario.bots_percent > 0).then(|| float(self.people) / lasts_s),
             p99_ms: self.p99_us() / 1000.0,
             cv_1s: variation(late),
             cv_5s: variation(&late.chunks_exact(OVER_S).map(mean).collect::<Vec<_>>()),
@@ -120,24 +102,28 @@ fn variation(values: &[f64]) -> Option<f64> {
     Some((squares / float(values.len() as u64 - 1)).sqrt() / mean)
 }
 
-impl Outcome {
-    /// The means of several runs of one scenario, and the course of the first. A measure that one run lacks has no
-    /// mean: a scenario has settled if all runs have.
+impl ControllerRow {
+    /// The means of several runs of one scenario, rounded, and the course of the first. A measure that one run lacks
+    /// has no mean: a scenario has settled if all runs have.
     pub(super) fn mean(runs: &[Self]) -> Self {
-        let mean_of = |value: fn(&Self) -> f64| mean(&runs.iter().map(value).collect::<Vec<_>>());
-        let mean_if_all = |value: fn(&Self) -> Option<f64>| {
-            runs.iter().map(value).collect::<Option<Vec<_>>>().map(|values| mean(&values))
+        let rounded = |values: &[f64], to: f64| (mean(values) * to).round() / to;
+        let mean_of =
+            |value: fn(&Self) -> f64| rounded(&runs.iter().map(value).collect::<Vec<_>>(), 10.0);
+        let mean_if_all = |to, value: fn(&Self) -> Option<f64>| {
+            let values: Option<Vec<_>> = runs.iter().map(value).collect();
+            values.map(|values| rounded(&values, to))
         };
         Self {
+            controller: runs[0].controller,
             goodput: mean_of(|run| run.goodput),
-            people: mean_of(|run| run.people),
+            people: mean_if_all(10.0, |run| run.people),
             p99_ms: mean_of(|run| run.p99_ms),
-            cv_1s: mean_if_all(|run| run.cv_1s),
-            cv_5s: mean_if_all(|run| run.cv_5s),
-            settling_s: mean_if_all(|run| run.settling_s),
+            cv_1s: mean_if_all(1000.0, |run| run.cv_1s),
+            cv_5s: mean_if_all(1000.0, |run| run.cv_5s),
+            settling_s: mean_if_all(10.0, |run| run.settling_s),
             refused: mean_of(|run| run.refused),
             false_rejects: mean_of(|run| run.false_rejects),
-            course: runs.first().map(|run| run.course.clone()).unwrap_or_default(),
+            course: runs[0].course.clone(),
         }
     }
 }

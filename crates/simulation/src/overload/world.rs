@@ -6,8 +6,8 @@ use tidegate_core::Timestamp;
 use tidegate_core::adaptive::{Observed, Reading};
 
 use super::admission::{Admission, ControllerKind, Signal};
-use super::backend::{Backend, CLIENT_TIMEOUT_US, Client, Event, WORKERS};
-use super::meter::{Meter, Outcome};
+use super::backend::{Backend, CLIENT_TIMEOUT_US, Client, Event, Request, WORKERS};
+use super::meter::Meter;
 use super::scenario::{Fault, Scenario};
 use crate::rng::Rng;
 use crate::{InputError, START_US, float};
@@ -31,7 +31,7 @@ pub(super) fn run(
     kind: ControllerKind,
     limit: u64,
     seed: u64,
-) -> Result<Outcome, InputError> {
+) -> Result<Meter, InputError> {
     let world = World {
         scenario,
         rng: Rng::new(seed, 0),
@@ -49,14 +49,14 @@ fn at(us: u64) -> Timestamp {
 }
 
 impl World<'_> {
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> Meter {
         let end_us = self.scenario.ends_s() * TICK_US;
         let (mut arrival_us, mut tick_us) = (self.gap_us(0), TICK_US);
         loop {
             let event_us = self.backend.next_us();
             let now_us = event_us.min(arrival_us).min(tick_us);
             if now_us >= end_us {
-                return self.meter.outcome(self.scenario);
+                return self.meter;
             }
             if now_us == event_us {
                 self.step(now_us);
@@ -90,15 +90,15 @@ impl World<'_> {
         match self.backend.step(now_us) {
             Some(Event::Served { request, in_time }) => {
                 let took_us = now_us - request.arrived_us;
-                self.meter.served(now_us, took_us, in_time, request.is_bot);
+                self.meter.served(now_us, took_us, in_time, request.client.is_bot);
                 if in_time {
                     self.observed.end(at(request.arrived_us), at(now_us), true);
                 }
             }
-            Some(Event::TimedOut { arrived_us, retries, is_bot }) => {
+            Some(Event::TimedOut { request: Request { arrived_us, client, .. }, retries }) => {
                 self.observed.end(at(arrived_us), at(arrived_us + CLIENT_TIMEOUT_US), false);
                 if retries {
-                    self.arrive(now_us, Client { is_retry: true, is_bot });
+                    self.arrive(now_us, Client { is_retry: true, ..client });
                 }
             }
             None => {}

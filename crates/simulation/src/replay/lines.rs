@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use super::record::LineError;
+
 /// Longer than any request line that a server takes, with all that a log adds to it.
 const LINE_MAX: usize = 64 * 1024;
 /// Few enough reads for half a million lines per second.
@@ -14,16 +16,13 @@ pub(super) struct Lines<R> {
     pub(super) bytes: u64,
 }
 
-/// A line that was too long; it has been skipped.
-pub(super) struct TooLong;
-
 impl<R: Read> Lines<R> {
     pub(super) fn new(reader: R) -> Self {
         Self { reader: BufReader::with_capacity(BUFFER, reader), line: Vec::new(), bytes: 0 }
     }
 
-    /// The next line without its end; `None` at the end of the log.
-    pub(super) fn next(&mut self) -> io::Result<Option<Result<&[u8], TooLong>>> {
+    /// The next line without its end; `None` at the end of the log. A line that is too long is skipped.
+    pub(super) fn next(&mut self) -> io::Result<Option<Result<&[u8], LineError>>> {
         if self.part()? == 0 {
             return Ok(None);
         }
@@ -34,7 +33,7 @@ impl<R: Read> Lines<R> {
                 break;
             }
         }
-        Ok(Some(if is_long { Err(TooLong) } else { Ok(self.line.trim_ascii_end()) }))
+        Ok(Some(if is_long { Err(LineError::TooLong) } else { Ok(self.line.trim_ascii_end()) }))
     }
 
     /// Reads up to the end of the line, or as much as fits.

@@ -14,7 +14,7 @@ use super::resp::RespClient;
 #[derive(Debug)]
 pub(super) enum Client {
     Http(HttpClient),
-    Grpc(GrpcClient),
+    Grpc(Arc<GrpcClient>),
     Resp(RespClient),
     Embedded(EmbeddedClient),
 }

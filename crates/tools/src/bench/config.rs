@@ -15,6 +15,7 @@ use super::target::ServerUrl;
 use tidegate_config::usual_path;
 
 use crate::Failure;
+use crate::output::value_name;
 use tidegate_core::text::printable;
 
 /// The most requests at once, over all connections.
@@ -95,7 +96,7 @@ fn default_config(door: Door) -> Option<PathBuf> {
 
 /// Whether the options fit together.
 fn check_options(args: &BenchArgs) -> Result<(), String> {
-    let (door, name) = (args.door, args.door.name());
+    let (door, name) = (args.door, value_name(&args.door));
     let embedded = door == Door::Embedded;
     if embedded && (args.server.is_some() || args.against.is_some()) {
         return Err("--door embedded has no server: leave --server and --against out".to_owned());

@@ -16,16 +16,6 @@ pub(super) enum Door {
 }
 
 impl Door {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Grpc => "grpc",
-            Self::Resp => "resp",
-            Self::Unix => "unix",
-            Self::Embedded => "embedded",
-        }
-    }
-
     /// An example of its URLs.
     pub(super) const fn example(self) -> &'static str {
         match self {

@@ -16,6 +16,7 @@ use super::local_server::{LocalServer, POLICY, PolicySource};
 use super::resp::{RespClient, RespTemplate};
 use super::target::{ServerUrl, Target};
 use crate::Failure;
+use crate::output::value_name;
 use tidegate_config::Config;
 use tidegate_config::demo;
 
@@ -104,7 +105,7 @@ impl Endpoint {
                 vec![Client::Resp(client)]
             }
             Protocol::Grpc(target) => {
-                let client = GrpcClient::new(target, &config.request);
+                let client = Arc::new(GrpcClient::new(target, &config.request));
                 client.connect().await?;
                 (0..config.pipeline).map(|_| Client::Grpc(client.clone())).collect()
             }
@@ -125,7 +126,7 @@ fn not_usable(target: &Target, door: Door, error: &RequestError) -> Failure {
         ErrorKind::Refused => format!("{name} cannot be asked: {}", with_hint(&error.message)),
         ErrorKind::Lost | ErrorKind::Timeout | ErrorKind::BadReply => format!(
             "{name} does not speak what --door {} speaks ({}): {}",
-            door.name(),
+            value_name(&door),
             error.message,
             door.hint()
         ),

@@ -1,7 +1,5 @@
 //! Envoy's `ShouldRateLimit`, several calls on one connection.
 
-use std::sync::Arc;
-
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -24,17 +22,12 @@ const PATH: &str = "http://tidegate/envoy.service.ratelimit.v3.RateLimitService/
 const OK: i32 = 1;
 const OVER_LIMIT: i32 = 2;
 
-/// A connection that several clients share. A client that finds it closed opens it again.
+/// Alone on its connection, or shared by several clients. One that finds the connection closed opens it again.
 #[derive(Debug)]
-struct SharedConnection {
+pub(super) struct GrpcClient {
     target: Target,
     request: RequestTemplate,
     sender: Mutex<Option<SendRequest<Full<Bytes>>>>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct GrpcClient {
-    connection: Arc<SharedConnection>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -81,12 +74,8 @@ struct Status {
 }
 
 impl GrpcClient {
-    /// Alone on its connection; clones share it.
     pub(super) fn new(target: &Target, request: &RequestTemplate) -> Self {
-        let (target, request) = (target.clone(), request.clone());
-        Self {
-            connection: Arc::new(SharedConnection { target, request, sender: Mutex::default() }),
-        }
+        Self { target: target.clone(), request: request.clone(), sender: Mutex::default() }
     }
 
     /// Asks whether a limit applies, without spending.
@@ -107,7 +96,7 @@ impl GrpcClient {
     }
 
     pub(super) async fn connect(&self) -> Result<(), RequestError> {
-        self.connection.sender().await.map(drop)
+        self.sender().await.map(drop)
     }
 
     pub(super) async fn send(&self, key: &str) -> Result<BatchResult, RequestError> {
@@ -126,15 +115,13 @@ impl GrpcClient {
         let request = Request::post(PATH)
             .header(CONTENT_TYPE, "application/grpc")
             .header(TE, "trailers")
-            .body(Full::new(encode(&self.connection.request, key)))
+            .body(Full::new(encode(&self.request, key)))
             .map_err(|error| RequestError::new(ErrorKind::BadReply, error.to_string()))?;
-        let mut sender = self.connection.sender().await?;
+        let mut sender = self.sender().await?;
         sender.ready().await.map_err(|error| lost(&error))?;
         decode(sender.send_request(request).await.map_err(|error| lost(&error))?).await
     }
-}
 
-impl SharedConnection {
     async fn sender(&self) -> Result<SendRequest<Full<Bytes>>, RequestError> {
         let mut current = self.sender.lock().await;
         if let Some(sender) = current.as_ref().filter(|sender| !sender.is_closed()) {

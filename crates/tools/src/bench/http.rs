@@ -10,7 +10,7 @@ use super::config::RequestTemplate;
 use super::connection::{BatchResult, Connection};
 use super::error::{ErrorKind, RequestError};
 use super::target::Target;
-use tidegate_core::text::printable;
+use crate::client::problem_detail;
 
 /// Far more than any reply has.
 const REPLY_BYTES_MAX: usize = 64 << 10;
@@ -35,11 +35,6 @@ pub(super) struct HttpClient {
 #[derive(Deserialize)]
 struct Decision {
     allowed: bool,
-}
-
-#[derive(Deserialize)]
-struct Problem {
-    detail: String,
 }
 
 impl HttpTemplate {
@@ -149,8 +144,7 @@ impl Reply {
             let decision: Decision = decision.map_err(|_| RequestError::bad_reply(body))?;
             return Ok(Ok(decision.allowed));
         }
-        let detail = serde_json::from_slice(body).map(|problem: Problem| problem.detail);
-        let detail = detail.map_or_else(|_| String::new(), |it| format!(": {}", printable(&it)));
+        let detail = problem_detail(body).map_or_else(String::new, |detail| format!(": {detail}"));
         Ok(Err(RequestError::new(ErrorKind::Refused, format!("status {}{detail}", self.status))))
     }
 }

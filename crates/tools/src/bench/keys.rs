@@ -1,6 +1,6 @@
 //! Keys made of a template, and the order in which they are used.
 
-use tidegate_simulation::rng::Rng;
+use tidegate_simulation::rng::{Rng, Zipf};
 
 /// How often each key asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -11,16 +11,6 @@ pub(super) enum Distribution {
     Zipf,
     /// The first key nine times out of ten, the others alike
     Hot,
-}
-
-impl Distribution {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Zipf => "zipf",
-            Self::Hot => "hot",
-        }
-    }
 }
 
 /// How many draws there are before they repeat. They are drawn before the run, so that drawing costs nothing in it.
@@ -37,8 +27,14 @@ impl Keys {
     pub(super) fn new(template: &str, count: u32, distribution: Distribution) -> Self {
         let names = (0..count).map(|number| template.replace("{}", &number.to_string()).into());
         let mut rng = Rng::new(0x7469_6465_6761_7465, 0);
-        let shares = Shares::new(distribution, count);
-        let draws = (0..DRAWS).map(|_| shares.draw(&mut rng)).collect();
+        let (zipf, others) = (Zipf::new(count.into()), u64::from(count - 1));
+        let mut draw = || match distribution {
+            Distribution::Uniform => rng.below(count.into()),
+            Distribution::Zipf => zipf.draw(&mut rng) as u64,
+            Distribution::Hot if others == 0 || rng.below(10) < 9 => 0,
+            Distribution::Hot => 1 + rng.below(others),
+        };
+        let draws = (0..DRAWS).map(|_| u32::try_from(draw()).unwrap_or_default()).collect();
         Self { names: names.collect(), draws }
     }
 
@@ -47,33 +43,6 @@ impl Keys {
         let draw = usize::try_from(number % u64::from(DRAWS)).unwrap_or_default();
         let drawn = self.draws.get(draw).and_then(|key| self.names.get(*key as usize));
         drawn.map_or("", |name| name)
-    }
-}
-
-/// The cumulative share of each key.
-struct Shares(Vec<f64>);
-
-impl Shares {
-    fn new(distribution: Distribution, count: u32) -> Self {
-        let weight = |key: u32| match distribution {
-            Distribution::Zipf => 1.0 / f64::from(key + 1),
-            Distribution::Hot if key == 0 => 9.0 * f64::from((count - 1).max(1)),
-            Distribution::Uniform | Distribution::Hot => 1.0,
-        };
-        let total: f64 = (0..count).map(weight).sum();
-        let mut end = 0.0;
-        let ends = (0..count).map(|key| {
-            end += weight(key) / total;
-            end
-        });
-        Self(ends.collect())
-    }
-
-    fn draw(&self, rng: &mut Rng) -> u32 {
-        let drawn = f64::from(u32::try_from(rng.draw() >> 32).unwrap_or_default());
-        let drawn = drawn / (f64::from(u32::MAX) + 1.0);
-        let key = self.0.partition_point(|end| *end <= drawn);
-        u32::try_from(key.min(self.0.len() - 1)).unwrap_or_default()
     }
 }
 

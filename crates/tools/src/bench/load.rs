@@ -24,12 +24,15 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Before connecting again after a failure.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What was measured in one phase.
 #[derive(Clone, Debug)]
-pub(super) struct PhaseResult {
+pub(super) struct Round {
     pub(super) stats: Stats,
     pub(super) took: Duration,
     /// Requests that were due and never sent, because all clients were busy.
     pub(super) unsent: u64,
+    /// CPU time of the local server meanwhile.
+    pub(super) cpu: Option<Duration>,
 }
 
 /// What all clients share during a phase.
@@ -147,7 +150,7 @@ impl LoadGenerator {
         phase: Phase,
         stop: &mut watch::Receiver<bool>,
         label: &str,
-    ) -> PhaseResult {
+    ) -> Round {
         let start = Instant::now();
         let batch_size = self.clients.first().map_or(1, Client::batch_size);
         let state = Arc::new(PhaseState {
@@ -193,7 +196,7 @@ impl LoadGenerator {
         join_all(&mut running, &mut self.clients).await;
         progress.done();
         self.next += state.taken();
-        PhaseResult { stats: state.stats.total(), took: start.elapsed(), unsent }
+        Round { stats: state.stats.total(), took: start.elapsed(), unsent, cpu: None }
     }
 }
 

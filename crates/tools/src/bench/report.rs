@@ -10,13 +10,14 @@ use serde::Serialize;
 use self::ratio::Ratios;
 use super::config::BenchConfig;
 use super::error::ErrorKind;
-use super::rounds::Measured;
+use super::rounds::Contender;
 use super::stats::{Latencies, Stats};
+use crate::output::value_name;
 use tidegate_simulation::float;
 
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
-    door: &'static str,
+    door: String,
     /// `closed`, or `open` with a rate.
     r#loop: &'static str,
     rate_per_second: Option<u32>,
@@ -25,7 +26,7 @@ pub(super) struct BenchReport {
     policy: String,
     cost: u32,
     keys: u32,
-    distribution: &'static str,
+    distribution: String,
     warm_up_seconds: f64,
     /// Whether a signal ended it early.
     stopped: bool,
@@ -81,9 +82,9 @@ struct Bar {
 }
 
 impl BenchReport {
-    pub(super) fn new(config: &BenchConfig, measured: &[Measured], stopped: bool) -> Self {
+    pub(super) fn new(config: &BenchConfig, measured: &[Contender], stopped: bool) -> Self {
         Self {
-            door: config.door.name(),
+            door: value_name(&config.door),
             r#loop: if config.phase.rate.is_some() { "open" } else { "closed" },
             rate_per_second: config.phase.rate,
             connections: config.connections,
@@ -91,7 +92,7 @@ impl BenchReport {
             policy: config.request.policy.clone(),
             cost: config.request.cost,
             keys: config.key_count,
-            distribution: config.distribution.name(),
+            distribution: value_name(&config.distribution),
             warm_up_seconds: config.warm_up.as_secs_f64(),
             stopped,
             servers: measured.iter().map(ServerReport::new).collect(),
@@ -108,10 +109,10 @@ impl BenchReport {
 }
 
 impl ServerReport {
-    fn new(measured: &Measured) -> Self {
+    fn new(measured: &Contender) -> Self {
         let mut stats = Stats::default();
-        measured.rounds.iter().for_each(|round| stats.merge(&round.result.stats));
-        let took: Duration = measured.rounds.iter().map(|round| round.result.took).sum();
+        measured.rounds.iter().for_each(|round| stats.merge(&round.stats));
+        let took: Duration = measured.rounds.iter().map(|round| round.took).sum();
         let cpu: Option<Duration> = measured.rounds.iter().map(|round| round.cpu).sum();
         let (requests, seconds) = (stats.requests(), took.as_secs_f64());
         let error = |(kind, (count, first)): (&ErrorKind, &(u64, String))| ErrorReport {
@@ -120,7 +121,7 @@ impl ServerReport {
             first: first.clone(),
         };
         Self {
-            name: measured.name.clone(),
+            name: measured.endpoint.name.clone(),
             requests,
             seconds,
             per_second: float(stats.times.count()) / seconds,
@@ -128,7 +129,7 @@ impl ServerReport {
             denied: stats.denied,
             errors: stats.errors(),
             errors_by_kind: stats.errors.iter().map(error).collect(),
-            unsent: measured.rounds.iter().map(|round| round.result.unsent).sum(),
+            unsent: measured.rounds.iter().map(|round| round.unsent).sum(),
             latency_us: Latency::from_times(&stats.times),
             histogram: bars(&stats.times),
             server_cpu_us_per_request: cpu

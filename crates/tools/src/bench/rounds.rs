@@ -1,37 +1,22 @@
 //! The run: warm up, then one round after another, with the endpoints in turn.
 
-use std::time::Duration;
-
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::config::{BenchConfig, Phase};
 use super::endpoint::Endpoint;
-use super::load::{LoadGenerator, PhaseResult};
+use super::load::{LoadGenerator, Round};
 use crate::Failure;
 
-#[derive(Clone, Debug)]
-pub(super) struct Round {
-    pub(super) result: PhaseResult,
-    /// CPU time of the local server meanwhile.
-    pub(super) cpu: Option<Duration>,
-}
-
-/// An endpoint and its rounds.
-pub(super) struct Measured {
-    pub(super) name: String,
+/// An endpoint with its connections, and what was measured of it.
+pub(super) struct Contender {
+    pub(super) endpoint: Endpoint,
+    load: LoadGenerator,
     pub(super) rounds: Vec<Round>,
 }
 
-/// An endpoint with its connections.
-struct Contender {
-    endpoint: Endpoint,
-    load: LoadGenerator,
-    rounds: Vec<Round>,
-}
-
 /// Measures all endpoints. A signal ends the run early, with the rounds measured so far; then the second value is true.
-pub(super) async fn measure(config: &BenchConfig) -> Result<(Vec<Measured>, bool), Failure> {
+pub(super) async fn measure(config: &BenchConfig) -> Result<(Vec<Contender>, bool), Failure> {
     let mut stop = stop_signals()?;
     let stopped = || Failure::new("stopped before anything was measured");
     let mut contenders = tokio::select! {
@@ -53,13 +38,11 @@ pub(super) async fn measure(config: &BenchConfig) -> Result<(Vec<Measured>, bool
             contenders[index].measure(share(config.phase, round, config.rounds), &mut stop).await;
         }
     }
-    let was_stopped = *stop.borrow();
-    let measured = |Contender { endpoint, rounds, .. }| Measured { name: endpoint.name, rounds };
-    let measured: Vec<Measured> = contenders.into_iter().map(measured).collect();
-    if measured.iter().any(|endpoint| endpoint.rounds.is_empty()) {
+    if contenders.iter().any(|contender| contender.rounds.is_empty()) {
         return Err(stopped());
     }
-    Ok((measured, was_stopped))
+    let was_stopped = *stop.borrow();
+    Ok((contenders, was_stopped))
 }
 
 /// All endpoints, probed and connected.
@@ -79,10 +62,10 @@ async fn prepare(config: &BenchConfig) -> Result<Vec<Contender>, Failure> {
 impl Contender {
     async fn measure(&mut self, phase: Phase, stop: &mut watch::Receiver<bool>) {
         let before = self.endpoint.cpu();
-        let result = self.load.drive(phase, stop, &self.endpoint.name).await;
+        let round = self.load.drive(phase, stop, &self.endpoint.name).await;
         let cpu =
             self.endpoint.cpu().zip(before).map(|(after, before)| after.saturating_sub(before));
-        self.rounds.push(Round { result, cpu });
+        self.rounds.push(Round { cpu, ..round });
     }
 }
 
@@ -126,6 +109,8 @@ fn stop_signals() -> Result<watch::Receiver<bool>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

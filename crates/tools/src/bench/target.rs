@@ -13,6 +13,7 @@ use tidegate_config::Address;
 
 use crate::Failure;
 use crate::client::Stream;
+use crate::output::value_name;
 use tidegate_core::text::printable;
 use tidegate_redis::RedisUrl;
 
@@ -77,7 +78,7 @@ impl ServerUrl {
             ("redis", Door::Resp) => Some(6379),
             _ => {
                 // Without the rest, which may have a password.
-                let (door, example) = (door.name(), door.example());
+                let (door, example) = (value_name(&door), door.example());
                 let scheme = printable(scheme);
                 return Err(format!("{scheme}:// does not fit --door {door}: expected {example}"));
             }

@@ -1,23 +1,20 @@
-//! The clocks of this machine.
+//! How long things take.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tidegate::{Clock, SystemClock};
 
-pub(super) struct Stopwatch(Instant);
-
-impl Stopwatch {
-    #[allow(clippy::disallowed_methods, reason = "what is measured are real round trips")]
-    pub(super) fn start() -> Self {
-        Self(Instant::now())
+/// Does `once` up to `most` times, until the budget is spent. Returns how long each took, sorted; `None` once it fails.
+pub(super) async fn time_each(
+    most: usize,
+    budget_us: u64,
+    mut once: impl AsyncFnMut() -> Option<()>,
+) -> Option<Vec<u64>> {
+    let mut times_us = Vec::with_capacity(most);
+    let start_us = SystemClock.steady_us();
+    while times_us.len() < most && SystemClock.steady_us() - start_us < budget_us {
+        let before_us = SystemClock.steady_us();
+        once().await?;
+        times_us.push(SystemClock.steady_us() - before_us);
     }
-
-    pub(super) fn elapsed_us(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
-/// This machine's wall clock, in µs since 1970.
-#[allow(clippy::disallowed_methods, reason = "it is compared with Redis' clock, not used")]
-pub(super) fn unix_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    times_us.sort_unstable();
+    Some(times_us)
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use redis::{Cmd, Value, cmd, pipe};
+use tidegate::{Clock, SystemClock};
 
-use super::clock::{Stopwatch, unix_us};
+use super::clock::time_each;
 use super::connection::Connection;
 use super::facts::{Facts, Fields, Role, Skew, SlowLog};
 use super::server::RedisServer;
@@ -95,26 +96,20 @@ async fn config(connection: &mut Connection) -> Option<Fields> {
 }
 
 async fn pings(connection: &mut Connection) -> Option<Vec<u64>> {
-    let (all, ping) = (Stopwatch::start(), cmd("PING"));
-    let mut times_us = Vec::with_capacity(PINGS_MAX);
-    while times_us.len() < PINGS_MAX && all.elapsed_us() < BUDGET_US {
-        let one = Stopwatch::start();
-        let _: Value = connection.query("PING", &ping).await?;
-        times_us.push(one.elapsed_us());
-    }
-    times_us.sort_unstable();
-    Some(times_us)
+    let ping = cmd("PING");
+    let once = async || connection.query::<Value>("PING", &ping).await.map(drop);
+    time_each(PINGS_MAX, BUDGET_US, once).await
 }
 
 async fn skew(connection: &mut Connection) -> Option<Skew> {
     let mut best: Option<Skew> = None;
     for _ in 0..CLOCK_TRIES {
-        let (watch, before_us) = (Stopwatch::start(), unix_us());
+        let (start_us, before) = (SystemClock.steady_us(), SystemClock.now());
         let (seconds, micros): (i64, i64) = connection.query("TIME", &cmd("TIME")).await?;
         // The server read its clock about half way through the round trip.
-        let within_us = watch.elapsed_us() / 2;
+        let within_us = (SystemClock.steady_us() - start_us) / 2;
         let there_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
-        let here_us = before_us.saturating_add_unsigned(within_us);
+        let here_us = before.as_micros().cast_signed().saturating_add_unsigned(within_us);
         let skew = Skew { ahead_us: there_us.saturating_sub(here_us), within_us };
         if best.is_none_or(|best| skew.within_us < best.within_us) {
             best = Some(skew);

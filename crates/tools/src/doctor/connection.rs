@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ErrorKind, FromRedisValue, Pipeline,
-    RedisError, TlsCertificates,
+    RedisError, TlsCertificates, Value,
 };
 
 use super::server::RedisServer;
@@ -48,18 +48,15 @@ impl Connection {
         let client = client(server)?;
         let connected = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connected.map_err(|error| connect_error(&error))?;
-        let pong: Result<redis::Value, _> = redis::cmd("PING").query_async(&mut connection).await;
+        let pong: Result<Value, _> = redis::cmd("PING").query_async(&mut connection).await;
+        // With one of these it answers, and a check reports it.
+        let states = ["LOADING", "BUSY", "NOPERM", "MASTERDOWN", "MISCONF"];
         match pong {
-            // It answers; a check reports this state.
-            Err(error)
-                if matches!(
-                    error.code(),
-                    Some("LOADING" | "BUSY" | "NOPERM" | "MASTERDOWN" | "MISCONF")
-                ) => {}
-            Err(error) => return Err(connect_error(&error)),
-            Ok(_) => {}
+            Err(error) if !error.code().is_some_and(|code| states.contains(&code)) => {
+                Err(connect_error(&error))
+            }
+            _ => Ok(Self { inner: connection, forbidden: Vec::new(), lost: None }),
         }
-        Ok(Self { inner: connection, forbidden: Vec::new(), lost: None })
     }
 
     /// The reply; an error reply adds `name` to the forbidden commands.
@@ -68,11 +65,8 @@ impl Connection {
         name: &'static str,
         cmd: &Cmd,
     ) -> Option<T> {
-        if self.lost.is_some() {
-            return None;
-        }
-        let reply = cmd.query_async(&mut self.inner).await;
-        self.take(name, reply)
+        let reply = cmd.query_async(&mut self.connected()?).await;
+        self.permitted(name, reply)
     }
 
     /// The same for several commands at once.
@@ -81,42 +75,32 @@ impl Connection {
         name: &'static str,
         pipeline: &Pipeline,
     ) -> Option<T> {
-        if self.lost.is_some() {
-            return None;
-        }
-        let reply = pipeline.query_async(&mut self.inner).await;
-        self.take(name, reply)
+        let reply = pipeline.query_async(&mut self.connected()?).await;
+        self.permitted(name, reply)
     }
 
     /// The reply, which may be an error; `None` if the connection is lost.
-    pub(super) async fn try_command(&mut self, cmd: &Cmd) -> Option<Result<(), RedisError>> {
-        if self.lost.is_some() {
-            return None;
-        }
-        let reply: Result<redis::Value, _> = cmd.query_async(&mut self.inner).await;
-        match reply {
-            Err(error) if is_lost(&error) => {
-                self.lost = Some(error.to_string());
-                None
-            }
-            reply => Some(reply.map(drop)),
-        }
+    pub(super) async fn try_command(&mut self, cmd: &Cmd) -> Option<Result<Value, RedisError>> {
+        let reply = cmd.query_async(&mut self.connected()?).await;
+        self.unless_lost(reply)
     }
 
-    fn take<T>(&mut self, name: &'static str, reply: Result<T, RedisError>) -> Option<T> {
-        match reply {
-            Ok(value) => Some(value),
-            Err(error) if is_lost(&error) => {
-                self.lost = Some(error.to_string());
-                None
-            }
-            Err(_) => {
-                if !self.forbidden.contains(&name) {
-                    self.forbidden.push(name);
-                }
-                None
-            }
+    fn connected(&self) -> Option<MultiplexedConnection> {
+        self.lost.is_none().then(|| self.inner.clone())
+    }
+
+    fn unless_lost<T>(&mut self, reply: Result<T, RedisError>) -> Option<Result<T, RedisError>> {
+        let is_lost = |error: &&RedisError| error.is_io_error() || error.is_unrecoverable_error();
+        self.lost = reply.as_ref().err().filter(is_lost).map(ToString::to_string);
+        self.lost.is_none().then_some(reply)
+    }
+
+    fn permitted<T>(&mut self, name: &'static str, reply: Result<T, RedisError>) -> Option<T> {
+        let value = self.unless_lost(reply)?.ok();
+        if value.is_none() && !self.forbidden.contains(&name) {
+            self.forbidden.push(name);
         }
+        value
     }
 }
 
@@ -140,10 +124,6 @@ fn client(server: &RedisServer) -> Result<Client, ConnectError> {
         Client::open(server.info.clone())
     };
     client.map_err(|error| connect_error(&error))
-}
-
-fn is_lost(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_unrecoverable_error()
 }
 
 fn connect_error(error: &RedisError) -> ConnectError {

@@ -124,6 +124,11 @@ impl Fields {
         self.text(name)?.parse().ok()
     }
 
+    /// The first of these names that has a number, and the number.
+    pub(super) fn first_number(&self, names: [&'static str; 2]) -> Option<(&'static str, i64)> {
+        names.into_iter().find_map(|name| Some((name, self.text(name)?.parse().ok()?)))
+    }
+
     pub(super) fn is(&self, name: &str, value: &str) -> bool {
         self.text(name) == Some(value)
     }

@@ -7,7 +7,7 @@ use super::checks::not_reached;
 use super::connection::{ConnectError, Connection};
 use super::facts::Role;
 use super::finding::{Finding, Severity};
-use super::server::{Access, RedisServer};
+use super::server::RedisServer;
 use tidegate_redis::{Endpoint, RedisUrl, Topology};
 
 /// The servers, and findings about the cluster or the sentinels.
@@ -18,8 +18,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    fn add(&mut self, endpoint: &Endpoint, entry: Access<'_>, role: Role) {
-        match server(endpoint, entry, role) {
+    fn add(&mut self, endpoint: &Endpoint, url: &RedisUrl, role: Role) {
+        match server(endpoint, url, role) {
             Ok(server) => self.servers.push(server),
             Err(finding) => self.findings.push(finding),
         }
@@ -29,16 +29,15 @@ impl Nodes {
 /// Finds all servers of a store.
 pub(super) async fn find(url: &RedisUrl) -> Nodes {
     let mut nodes = Nodes::default();
-    let entry = Access::to_redis(url);
     match &url.topology {
-        Topology::Single(endpoint) => nodes.add(endpoint, entry, Role::Single),
-        Topology::Cluster(seeds) => cluster::find(seeds, entry, &mut nodes).await,
+        Topology::Single(endpoint) => nodes.add(endpoint, url, Role::Single),
+        Topology::Cluster(seeds) => cluster::find(seeds, url, &mut nodes).await,
         Topology::Sentinel { sentinels, primary, login } => {
-            let to_sentinels = Access::to_sentinels(url, login.as_ref());
-            let (servers, found) = sentinel::find(sentinels, primary, to_sentinels).await;
+            let to_sentinels = RedisUrl { login: login.clone(), db: 0, ..url.clone() };
+            let (servers, found) = sentinel::find(sentinels, primary, &to_sentinels).await;
             nodes.findings = found;
             for (endpoint, role) in servers {
-                nodes.add(&endpoint, entry, role);
+                nodes.add(&endpoint, url, role);
             }
         }
     }
@@ -56,7 +55,7 @@ pub(super) fn as_warning(mut finding: Finding) -> Finding {
     finding.risk("the others answer, but if one of them fails there is one fewer to take its place")
 }
 
-fn server(endpoint: &Endpoint, entry: Access<'_>, role: Role) -> Result<RedisServer, Finding> {
-    RedisServer::new(endpoint, entry, role)
+fn server(endpoint: &Endpoint, url: &RedisUrl, role: Role) -> Result<RedisServer, Finding> {
+    RedisServer::new(endpoint, url, role)
         .map_err(|why| not_reached(&ConnectError::Url(why), "redis-cli"))
 }

@@ -1,8 +1,8 @@
 //! A bounded sample of our keys.
 
 use redis::{cmd, pipe};
+use tidegate::{Clock, SystemClock};
 
-use super::clock::Stopwatch;
 use super::connection::Connection;
 use super::facts::KeySample;
 
@@ -19,7 +19,7 @@ const BIG_BYTES: u64 = 64 << 10;
 pub(super) async fn collect(connection: &mut Connection, prefix: &str) -> Option<KeySample> {
     // A key that does not exist shows whether MEMORY is permitted.
     let sizes = connection.query::<Option<u64>>("MEMORY", &memory(b"")).await.is_some();
-    let watch = Stopwatch::start();
+    let start_us = SystemClock.steady_us();
     let (mut keys, mut cursor) = (KeySample::default(), 0_u64);
     loop {
         let (next, page) = page(connection, prefix, cursor).await?;
@@ -28,7 +28,8 @@ pub(super) async fn collect(connection: &mut Connection, prefix: &str) -> Option
         }
         cursor = next;
         keys.all = cursor == 0;
-        if keys.all || keys.looked_at >= KEYS_MAX || watch.elapsed_us() >= BUDGET_US {
+        let took_us = SystemClock.steady_us() - start_us;
+        if keys.all || keys.looked_at >= KEYS_MAX || took_us >= BUDGET_US {
             return Some(keys);
         }
     }

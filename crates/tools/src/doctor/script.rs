@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    KeyedLimit, LeakyBucket, Limit, Mode, Op, ReserveRequest, Scope, Store, StoreError,
-    StoreErrorKind, StoreRequest, Timestamp,
+    Clock, KeyedLimit, LeakyBucket, Limit, Mode, Op, ReserveRequest, Scope, Store, StoreError,
+    StoreErrorKind, StoreRequest, SystemClock,
 };
 
 use super::checks::{script_failed, script_times};
-use super::clock::{Stopwatch, unix_us};
+use super::clock::time_each;
 use super::finding::Finding;
 use tidegate::driver::{StoreDrivers, StoreOptions};
 
@@ -86,32 +86,22 @@ impl ScriptTest {
             cost: 1,
             cancel: None,
         };
-        self.store.reserve(&request, now()).await.map(drop)
+        self.store.reserve(&request, SystemClock.now()).await.map(drop)
     }
 
     async fn decide(&self, limit: &Limit, cost: u64, op: Op) -> Result<(), StoreError> {
         let scope = Scope::named("doctor", "");
         let limits = [KeyedLimit { scope: &scope, key: self.key.as_bytes(), limit }];
         let request = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
-        self.store.decide(&request, now()).await.map(drop)
+        self.store.decide(&request, SystemClock.now()).await.map(drop)
     }
 
     /// The times of checks, sorted.
     async fn time(&self) -> Option<Vec<u64>> {
         let limit: Limit = parsed(LIMITS[0]).ok()?;
-        let (all, mut times_us) = (Stopwatch::start(), Vec::with_capacity(CHECKS_MAX));
-        while times_us.len() < CHECKS_MAX && all.elapsed_us() < BUDGET_US {
-            let one = Stopwatch::start();
-            self.decide(&limit, 1, Op::Peek).await.ok()?;
-            times_us.push(one.elapsed_us());
-        }
-        times_us.sort_unstable();
-        Some(times_us)
+        let once = async || self.decide(&limit, 1, Op::Peek).await.ok();
+        time_each(CHECKS_MAX, BUDGET_US, once).await
     }
-}
-
-fn now() -> Timestamp {
-    Timestamp::from_micros(unix_us().max(0).cast_unsigned())
 }
 
 fn parsed<L: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<L, StoreError> {

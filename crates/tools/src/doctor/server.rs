@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
-use tidegate_redis::{Endpoint, Login, RedisUrl, TlsFiles};
+use tidegate_redis::{Endpoint, RedisUrl, TlsFiles};
 
 use super::facts::Role;
 
@@ -27,33 +27,14 @@ pub(super) struct RedisServer {
     pub(super) cli: String,
 }
 
-/// The login, database and TLS files for a server.
-#[derive(Clone, Copy)]
-pub(super) struct Access<'a> {
-    login: Option<&'a Login>,
-    db: u32,
-    files: Option<&'a TlsFiles>,
-}
-
-impl<'a> Access<'a> {
-    /// For the servers that keep the state.
-    pub(super) fn to_redis(url: &'a RedisUrl) -> Self {
-        Self { login: url.login.as_ref(), db: url.db, files: url.tls.as_ref() }
-    }
-
-    /// For the sentinels, which have their own login.
-    pub(super) fn to_sentinels(url: &'a RedisUrl, login: Option<&'a Login>) -> Self {
-        Self { login, db: 0, files: url.tls.as_ref() }
-    }
-}
-
 impl RedisServer {
-    pub(super) fn new(endpoint: &Endpoint, entry: Access<'_>, role: Role) -> Result<Self, String> {
-        let Access { login, db, files } = entry;
+    /// A server that is reached with the login, database and TLS files of a URL.
+    pub(super) fn new(endpoint: &Endpoint, url: &RedisUrl, role: Role) -> Result<Self, String> {
+        let RedisUrl { login, db, tls: files, .. } = url;
         let (address, mut cli) = match endpoint {
             Endpoint::Tcp { host, port } => {
                 let (host, port) = (host.clone(), *port);
-                let tls = files.map_or(String::new(), cli_options);
+                let tls = files.as_ref().map_or(String::new(), cli_options);
                 let cli = format!("redis-cli{tls} -h {host} -p {port}");
                 let address = if files.is_some() {
                     ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
@@ -66,7 +47,7 @@ impl RedisServer {
                 (ConnectionAddr::Unix(path.clone()), format!("redis-cli -s {}", path.display()))
             }
         };
-        let mut settings = RedisConnectionInfo::default().set_db(i64::from(db));
+        let mut settings = RedisConnectionInfo::default().set_db(i64::from(*db));
         if let Some(login) = login {
             settings = settings.set_password(&login.password);
             if let Some(user) = &login.user {
@@ -78,7 +59,7 @@ impl RedisServer {
         }
         let info = address.into_connection_info().map_err(|error| error.to_string())?;
         let (info, name) = (info.set_redis_settings(settings), endpoint.to_string());
-        Ok(Self { info, files: files.cloned(), role, name, cli })
+        Ok(Self { info, files: files.clone(), role, name, cli })
     }
 
     /// Whether others on the network can read what is sent.
@@ -114,7 +95,7 @@ mod tests {
         ] {
             let url = RedisUrl::parse(url).unwrap();
             let Topology::Single(endpoint) = &url.topology else { panic!("one server") };
-            let place = RedisServer::new(endpoint, Access::to_redis(&url), Role::Single).unwrap();
+            let place = RedisServer::new(endpoint, &url, Role::Single).unwrap();
             assert_eq!((place.name.as_str(), place.cli.as_str()), (name, cli));
         }
     }

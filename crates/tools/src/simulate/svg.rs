@@ -4,7 +4,8 @@ mod scale;
 
 use std::fmt::Write;
 
-use self::scale::{Scale, float, number};
+use self::scale::{Scale, number};
+use tidegate_simulation::float;
 
 const WIDTH: f64 = 760.0;
 const LINES_HEIGHT: f64 = 420.0;
@@ -164,7 +165,7 @@ fn draw_bars<'a>(
     let marked = chart.mark.as_ref().map_or(0.0, |mark| mark.1);
     // Room for the number behind the longest bar.
     let x = Scale::new(values.fold(marked, f64::max), BARS_LEFT, WIDTH - RIGHT - 40.0);
-    let tall = |group: &Group| GAP + BAR * float(group.values.len());
+    let tall = |group: &Group| GAP + BAR * float(group.values.len() as u64);
     let bottom = TOP + groups.iter().map(tall).sum::<f64>() + GAP;
     let mut svg = String::new();
     for (number, at) in x.ticks() {
@@ -186,10 +187,10 @@ fn draw_bars<'a>(
 }
 
 fn draw_group(svg: &mut String, group: &Group, top: f64, x: &Scale) {
-    let middle = top + BAR * float(group.values.len()) / 2.0;
+    let middle = top + BAR * float(group.values.len() as u64) / 2.0;
     text(svg, (BARS_LEFT - 10.0, middle + 4.5), "", "end", &group.name);
     for (index, &value) in group.values.iter().enumerate() {
-        let (y, end) = (top + BAR * float(index), x.position(value));
+        let (y, end) = (top + BAR * float(index as u64), x.position(value));
         let (colour, long, high) = (index % COLOURS, end - BARS_LEFT, BAR - 3.0);
         let _ = writeln!(
             svg,
@@ -207,7 +208,7 @@ fn legend(svg: &mut String, series: &[&str]) {
         let _ = writeln!(svg, "<path class=\"line c{colour}\" d=\"M{x:.1} 48h24\"/>");
         text(svg, (x + 30.0, 52.0), "", "start", name);
         // An estimate of the width of the name.
-        x += 52.0 + 7.2 * float(name.chars().count());
+        x += 52.0 + 7.2 * float(name.chars().count() as u64);
     }
 }
 
@@ -222,18 +223,8 @@ fn text(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &
 
 /// Escapes text for XML.
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            char if char.is_control() => out.push(' '),
-            char => out.push(char),
-        }
-    }
-    out
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace(char::is_control, " ")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tidegate::{Mode, StoreRequest, Timestamp, zone};
+use tidegate::{Mode, StoreRequest, zone};
 use tidegate_core::{Algorithm, Amount, Every, Field, LimitOrShaper, LimitSpec, Period, Written};
 
 use tidegate_config::SafeInteger;
@@ -20,12 +20,6 @@ pub(super) struct Case {
     pub(super) expect: Option<Vec<Value>>,
 }
 
-/// One check.
-pub(super) struct Step {
-    pub(super) now: Timestamp,
-    pub(super) cost: u64,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawCase {
@@ -33,16 +27,17 @@ struct RawCase {
     limit: Option<LimitFields>,
     all: Option<Vec<LimitFields>>,
     any: Option<Vec<LimitFields>>,
-    steps: Vec<RawStep>,
+    steps: Vec<Step>,
     expect: Option<Vec<Value>>,
 }
 
+/// One check.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawStep {
-    now_us: SafeInteger,
+pub(super) struct Step {
+    pub(super) now_us: SafeInteger,
     #[serde(default = "one")]
-    cost: SafeInteger,
+    pub(super) cost: SafeInteger,
 }
 
 fn one() -> SafeInteger {
@@ -70,16 +65,12 @@ fn check(raw: RawCase, index: usize) -> Result<Case, String> {
         (None, None, Some(any)) => (Some(Mode::Any), build_all("any", &any)?),
         _ => return Err("give exactly one of `limit`, `all` and `any`".to_owned()),
     };
-    let steps: Vec<_> = raw
-        .steps
-        .into_iter()
-        .map(|step| Step { now: Timestamp::from_micros(step.now_us.0), cost: step.cost.0 })
-        .collect();
-    if let Some(expect) = raw.expect.as_ref().filter(|expect| expect.len() != steps.len()) {
+    let RawCase { name, steps, expect, .. } = raw;
+    if let Some(expect) = expect.as_ref().filter(|expect| expect.len() != steps.len()) {
         return Err(format!("`expect` has {} answers for {} steps", expect.len(), steps.len()));
     }
-    let name = raw.name.unwrap_or_else(|| format!("[{index}]"));
-    Ok(Case { name, mode, limits, steps, expect: raw.expect })
+    let name = name.unwrap_or_else(|| format!("[{index}]"));
+    Ok(Case { name, mode, limits, steps, expect })
 }
 
 /// The name of a case that could not be read, or its index in the file.

@@ -57,7 +57,7 @@ pub(super) async fn replay(
     let run = Run { store: &*store, case: &case, scopes: scopes.collect(), key };
     let (mut answers, mut error) = (Vec::with_capacity(case.steps.len()), None);
     for step in &case.steps {
-        match run.step(step.now, step.cost).await {
+        match run.step(Timestamp::from_micros(step.now_us.0), step.cost.0).await {
             Ok(answer) => answers.push(answer),
             Err(failed) => {
                 error = Some(failed);
@@ -66,7 +66,7 @@ pub(super) async fn replay(
         }
     }
     if let Some(last) = case.steps.last() {
-        run.clean_up(last.now).await;
+        run.clean_up(Timestamp::from_micros(last.now_us.0)).await;
     }
     Replayed { file, case, answers, error }
 }

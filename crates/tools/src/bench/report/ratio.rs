@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::super::load::PhaseResult;
-use super::super::rounds::Round;
+use super::super::load::Round;
 use tidegate_simulation::float;
 
 /// The figures of the first server divided by those of the second.
@@ -25,10 +24,9 @@ pub(super) struct Ratio {
 impl Ratios {
     /// `None` if a figure is missing in every round.
     pub(super) fn new(ours: &[Round], theirs: &[Round]) -> Option<Self> {
-        let ratio = |figure: fn(&PhaseResult) -> Option<f64>| {
+        let ratio = |figure: fn(&Round) -> Option<f64>| {
             let pairs = ours.iter().zip(theirs);
-            let ratios = pairs
-                .filter_map(|(ours, theirs)| Some(figure(&ours.result)? / figure(&theirs.result)?));
+            let ratios = pairs.filter_map(|(ours, theirs)| Some(figure(ours)? / figure(theirs)?));
             Ratio::from_rounds(ratios.filter(|ratio| ratio.is_finite()).collect())
         };
         Some(Self {

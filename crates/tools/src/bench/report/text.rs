@@ -53,7 +53,7 @@ impl BenchReport {
             1 => "1 key".to_owned(),
             several => format!("{} keys ({})", grouped(several.into()), self.distribution),
         };
-        let (door, connections) = (self.door, self.connections);
+        let (door, connections) = (&self.door, self.connections);
         let policy = tidegate_core::text::printable(&self.policy);
         format!("{door}, {pace}, {connections} {who}{pipeline}, policy {policy}, {keys}")
     }

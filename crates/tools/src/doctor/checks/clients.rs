@@ -7,7 +7,7 @@ const POOL: u64 = 5;
 /// While a node is replaced, the old and the new one are connected.
 const TURNOVER: u64 = 2;
 /// Redis replies BUSY to others only after a script has run this long, in ms. Ours take microseconds.
-const BUSY_LEAST_MS: u64 = 100;
+const BUSY_LEAST_MS: i64 = 100;
 
 pub(super) const CHECKS: &[Check] = &[room, rejected, idle, keepalive, blocked, busy];
 
@@ -17,14 +17,15 @@ fn room(facts: &Facts) -> Option<Finding> {
     let needed = TURNOVER.saturating_mul(facts.nodes).saturating_mul(POOL);
     let nodes = counted(facts.nodes, "node");
     let seen = format!("maxclients {max}, {now} connected; {nodes} may need {needed}");
+    let more = facts.cli(&format!("CONFIG SET maxclients {}", needed.saturating_add(now)));
     Some(if max < needed {
         Finding::warning("maxclients", seen)
             .risk("nodes are turned away, and on_store_error decides for them")
-            .remedy(facts.cli(&format!("CONFIG SET maxclients {}", needed.saturating_add(now))))
+            .remedy(more)
     } else if now.saturating_add(needed) > max {
         Finding::warning("maxclients", format!("{seen}, beside what is connected now"))
             .risk("others and tidegate together do not fit: some are turned away")
-            .remedy(facts.cli(&format!("CONFIG SET maxclients {}", needed.saturating_add(now))))
+            .remedy(more)
     } else {
         Finding::ok("maxclients", seen)
     })
@@ -77,7 +78,7 @@ fn blocked(facts: &Facts) -> Option<Finding> {
 
 fn busy(facts: &Facts) -> Option<Finding> {
     let names = ["busy-reply-threshold", "lua-time-limit"];
-    let (name, ms) = names.into_iter().find_map(|name| Some((name, facts.config.number(name)?)))?;
+    let (name, ms) = facts.config.first_number(names)?;
     Some(if (1..BUSY_LEAST_MS).contains(&ms) {
         Finding::note("busy", format!("{name} is {ms} ms"))
             .risk("a script of somebody else that runs longer makes checks fail with BUSY instead of waiting")

@@ -4,9 +4,9 @@ use super::{Check, Facts, Finding, bytes, counted};
 use tidegate_core::text::printable;
 
 /// Fewer than the permits of a usual concurrency limit.
-const ZSET_LEAST: u64 = 64;
+const ZSET_LEAST: i64 = 64;
 /// More, and each change moves kilobytes.
-const ZSET_MOST: u64 = 1024;
+const ZSET_MOST: i64 = 1024;
 
 pub(super) const CHECKS: &[Check] = &[without_ttl, big, sets, lists];
 
@@ -64,8 +64,7 @@ fn big(facts: &Facts) -> Option<Finding> {
 
 fn sets(facts: &Facts) -> Option<Finding> {
     let names = ["zset-max-listpack-entries", "zset-max-ziplist-entries"];
-    let (name, entries) =
-        names.into_iter().find_map(|name| Some((name, facts.config.number(name)?)))?;
+    let (name, entries) = facts.config.first_number(names)?;
     let seen = format!("{name} is {entries}");
     let remedy = || facts.cli(&format!("CONFIG SET {name} 128"));
     Some(if entries < ZSET_LEAST {
@@ -83,9 +82,7 @@ fn sets(facts: &Facts) -> Option<Finding> {
 
 fn lists(facts: &Facts) -> Option<Finding> {
     let names = ["list-max-listpack-size", "list-max-ziplist-size"];
-    let (name, size) = names
-        .into_iter()
-        .find_map(|name| Some((name, facts.config.text(name)?.parse::<i64>().ok()?)))?;
+    let (name, size) = facts.config.first_number(names)?;
     let seen = format!("{name} is {size}");
     // Negative sizes are classes of bytes: -1 4 KiB to -5 64 KiB; others count entries.
     Some(if !(-3..=1024).contains(&size) {

@@ -3,16 +3,15 @@
 use redis::cmd;
 
 use super::{Finding, Nodes, Role, as_warning, connect, server};
-use crate::doctor::server::Access;
-use tidegate_redis::Endpoint;
+use tidegate_redis::{Endpoint, RedisUrl};
 
-pub(super) async fn find(seeds: &[Endpoint], entry: Access<'_>, nodes: &mut Nodes) {
+pub(super) async fn find(seeds: &[Endpoint], url: &RedisUrl, nodes: &mut Nodes) {
     let mut missed = Vec::new();
     for seed in seeds {
-        match members(seed, entry).await {
+        match members(seed, url).await {
             Ok(members) => {
                 for member in members.iter().filter(|member| member.has_address()) {
-                    nodes.add(&member.endpoint, entry, member.role());
+                    nodes.add(&member.endpoint, url, member.role());
                 }
                 nodes.findings.extend(missed.into_iter().map(as_warning));
                 nodes.findings.push(replicas(&members));
@@ -25,8 +24,8 @@ pub(super) async fn find(seeds: &[Endpoint], entry: Access<'_>, nodes: &mut Node
     nodes.findings.append(&mut missed);
 }
 
-async fn members(seed: &Endpoint, entry: Access<'_>) -> Result<Vec<Member>, Finding> {
-    let server = server(seed, entry, Role::Primary)?;
+async fn members(seed: &Endpoint, url: &RedisUrl) -> Result<Vec<Member>, Finding> {
+    let server = server(seed, url, Role::Primary)?;
     let mut connection = connect(&server).await?;
     let text: Option<String> = connection.query("CLUSTER NODES", cmd("CLUSTER").arg("NODES")).await;
     let text = text.ok_or_else(|| no_cluster().at(&server.name))?;

@@ -6,9 +6,8 @@ use redis::{Cmd, cmd};
 
 use super::{Finding, Role, as_warning, connect, server};
 use crate::doctor::connection::Connection;
-use crate::doctor::server::Access;
 use tidegate_core::text::printable;
-use tidegate_redis::Endpoint;
+use tidegate_redis::{Endpoint, RedisUrl};
 
 /// The replies of all sentinels.
 #[derive(Default)]
@@ -25,12 +24,12 @@ struct SentinelReplies {
 pub(super) async fn find(
     sentinels: &[Endpoint],
     name: &str,
-    entry: Access<'_>,
+    url: &RedisUrl,
 ) -> (Vec<(Endpoint, Role)>, Vec<Finding>) {
     let mut replies = SentinelReplies { asked: sentinels.len(), ..SentinelReplies::default() };
     let mut findings = Vec::new();
     for endpoint in sentinels {
-        match sentinel(endpoint, entry).await {
+        match sentinel(endpoint, url).await {
             Ok(mut connection) => replies.ask(&mut connection, name).await,
             Err(finding) => findings.push(as_warning(finding)),
         }
@@ -41,8 +40,8 @@ pub(super) async fn find(
     (primaries.chain(replicas.map(|it| (it.clone(), Role::Replica))).collect(), findings)
 }
 
-async fn sentinel(endpoint: &Endpoint, entry: Access<'_>) -> Result<Connection, Finding> {
-    connect(&server(endpoint, entry, Role::Primary)?).await
+async fn sentinel(endpoint: &Endpoint, url: &RedisUrl) -> Result<Connection, Finding> {
+    connect(&server(endpoint, url, Role::Primary)?).await
 }
 
 fn endpoint(host: &str, port: &str) -> Option<Endpoint> {

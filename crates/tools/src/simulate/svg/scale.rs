@@ -40,11 +40,6 @@ pub(super) fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Counts of letters and bars: far below what a float holds exactly.
-pub(super) fn float(count: usize) -> f64 {
-    u32::try_from(count).map_or(f64::MAX, f64::from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -98,7 +98,7 @@ impl ReplayRequest<'_> {
             return Err(Problem::bad_json("key", &what));
         }
         let parts = KeyParts::read(self.key.iter().map(|Text(part)| &**part));
-        parts.map(Some).map_err(|error| Problem::bad_json("key", &error.to_string()))
+        parts.map(Some).map_err(|error| Problem::bad_json("key", &error))
     }
 }
 
