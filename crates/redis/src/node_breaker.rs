@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate::store_kit::{BreakerPass, BreakerSwitch, BreakerTarget};
-use tidegate::{BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply};
+use tidegate::{
+    BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply, StoreResult,
+};
 use tokio::time::Instant;
 
 use crate::error;
@@ -85,7 +87,7 @@ impl BreakerTarget for NodeBreaker {
     }
 
     /// Waits in the node's own queue, which is empty while the breaker is open.
-    fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
+    fn probe(&self) -> StoreResult<StoreReply> {
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((request, slot)) = probe else {
             return Reply::ready(Err(StoreError::new(

@@ -9,7 +9,8 @@ use tidegate::store_kit::{OwnedMultiCharge, OwnedRequest};
 use tidegate::{
     Changed, Coordination, KeyedLimit, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
     ReadingReport, RemoteStore, Replicas, Reply, ReserveReply, ReserveRequest, StateUpdate, Store,
-    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, TickReadings,
+    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
+    TickReadings,
 };
 use tidegate_core::{Decision, Timestamp};
 
@@ -149,7 +150,7 @@ impl RedisStore {
         script: ScriptRequest,
         again: Option<impl FnOnce(Timestamp) -> ScriptRequest + Send + 'static>,
         read: fn(ScriptReply) -> Result<T, StoreError>,
-    ) -> Reply<'static, T, StoreError> {
+    ) -> StoreResult<T> {
         let due = self.client.due();
         let answer = match self.client.submit(script, due) {
             Ok(answer) => answer,
@@ -173,18 +174,14 @@ impl RedisStore {
         request: ScriptRequest,
         deadline_min: Duration,
         read: fn(ScriptReply) -> Result<T, StoreError>,
-    ) -> Reply<'static, T, StoreError> {
+    ) -> StoreResult<T> {
         let answer = self.client.submit(request, self.client.within_at_least(deadline_min).due());
         Reply::later(async move { read(answer?.await?) })
     }
 }
 
 impl Store for RedisStore {
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         if !request.is_valid() {
             let why = "expected 1 to 16 limits, and no key twice in a scope";
             return refused(StoreErrorKind::BadRequest, why);
@@ -208,11 +205,7 @@ impl Store for RedisStore {
         self.submit(script, again, ScriptReply::into_decided)
     }
 
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         let limits = match charges.checked_limits() {
             Ok(limits) => limits,
             Err(error) => return Reply::ready(Err(error)),
@@ -242,11 +235,7 @@ impl Store for RedisStore {
         self.submit(script, again, ScriptReply::into_each)
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         let script = ScriptRequest::from_reserve(request, &self.keys, self.replay_time(now));
         match self.client.submit(script, self.client.due()) {
             Ok(answer) => Reply::later(async { answer.await?.into_reserved() }),
@@ -271,20 +260,12 @@ impl RemoteStore for RedisStore {
 }
 
 impl OverrideStore for RedisStore {
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
         let request = ScriptRequest::load_overrides(&self.keys, known, self.replay_time(now));
         self.submit_in_background(request, TABLE_DEADLINE_MIN, ScriptReply::into_table)
     }
 
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
         let otherwise = match change {
             OverrideChange::Remove { .. } => Changed::NotThere,
             OverrideChange::Set { .. } => Changed::Full,
@@ -303,7 +284,7 @@ impl Coordination for RedisStore {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError> {
+    ) -> StoreResult<TickReadings> {
         if let Err(error) = report.validate() {
             return Reply::ready(Err(error));
         }
@@ -311,11 +292,7 @@ impl Coordination for RedisStore {
         self.submit_in_background(request, READING_DEADLINE_MIN, ScriptReply::into_readings)
     }
 
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
+    fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool> {
         if let Err(error) = update.validate() {
             return Reply::ready(Err(error));
         }
@@ -328,7 +305,7 @@ impl Coordination for RedisStore {
     }
 }
 
-fn refused<T: Send>(kind: StoreErrorKind, why: &'static str) -> Reply<'static, T, StoreError> {
+fn refused<T: Send>(kind: StoreErrorKind, why: &'static str) -> StoreResult<T> {
     Reply::ready(Err(StoreError::new(kind, why)))
 }
 

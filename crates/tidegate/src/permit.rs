@@ -8,8 +8,7 @@ use tidegate_core::{Limit, Mode, Timestamp};
 
 pub(crate) use self::id::HeldPermits;
 pub use self::id::{BadPermitId, PermitId};
-use crate::reply::Reply;
-use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreReply, StoreRequest};
+use crate::store::{KeyedLimit, Op, Scope, Store, StoreReply, StoreRequest, StoreResult};
 
 /// The answer to an `acquire`.
 ///
@@ -109,7 +108,7 @@ impl Drop for Permit {
 }
 
 impl Held {
-    pub(crate) fn release(&self, store: &dyn Store) -> Reply<'static, StoreReply, StoreError> {
+    pub(crate) fn release(&self, store: &dyn Store) -> StoreResult<StoreReply> {
         let Self { permits, scope, key, limit } = self;
         let limits = [KeyedLimit { scope, key, limit }];
         let (cost, op) = (permits.cost, Op::Release { permit_id: permits.id });
@@ -126,8 +125,7 @@ mod retry {
     use std::time::Duration;
 
     use super::Held;
-    use crate::reply::Reply;
-    use crate::store::{Store, StoreError, StoreReply};
+    use crate::store::{Store, StoreReply, StoreResult};
 
     /// How long to wait before each further attempt: long enough, in all, for a breaker to close or a replica to be
     /// promoted.
@@ -140,7 +138,7 @@ mod retry {
 
     /// Sends a release again if it fails, in the background, as long as there is a runtime.
     pub(super) fn release_in_background(
-        reply: Reply<'static, StoreReply, StoreError>,
+        reply: StoreResult<StoreReply>,
         store: &Arc<dyn Store>,
         held: Held,
     ) {

@@ -176,14 +176,14 @@ impl FromStr for Override {
 /// ```
 /// use std::time::Duration;
 /// use tidegate::{Engine, OnStoreError, Policy, Source};
-/// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
+/// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, StoreResult, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
 /// # #[derive(Debug)]
 /// # struct Down;
 /// # impl Store for Down {
-/// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+/// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> StoreResult<StoreReply> {
 /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
 /// #     }
-/// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+/// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> StoreResult<ReserveReply> {
 /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
 /// #     }
 /// # }
@@ -430,14 +430,14 @@ impl Policy {
     /// ```
     /// # use std::time::Duration;
     /// # use tidegate::{Engine, OnStoreError, Policy};
-    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
+    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, StoreResult, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
     /// # #[derive(Debug)]
     /// # struct Down;
     /// # impl Store for Down {
-    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> StoreResult<StoreReply> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
-    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> StoreResult<ReserveReply> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
     /// # }

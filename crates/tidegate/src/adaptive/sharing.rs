@@ -9,9 +9,8 @@ use tidegate_core::adaptive::{FleetReadings, NodeReading, Reading, Settings, Sta
 
 use super::TICK;
 use super::governor::Governor;
-use crate::reply::Reply;
 use crate::store::{
-    Coordination, KeptState, ReadingReport, StateUpdate, Store, StoreError, TickReadings,
+    Coordination, KeptState, ReadingReport, StateUpdate, Store, StoreResult, TickReadings,
 };
 
 pub(super) struct Sharing {
@@ -24,7 +23,7 @@ struct ReportedGovernor<'a> {
     governor: &'a Governor,
     scope: String,
     readings: Vec<(Reading, u64)>,
-    reply: Reply<'static, TickReadings, StoreError>,
+    reply: StoreResult<TickReadings>,
 }
 
 impl Sharing {

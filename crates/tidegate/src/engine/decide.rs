@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Member, OverrideInForce};
 use crate::reply::Reply;
 use crate::store::{
-    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply,
-    StoreRequest,
+    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreReply, StoreRequest,
+    StoreResult,
 };
 
 /// An answer, and the permits that came with it.
@@ -95,7 +95,7 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
         now: Timestamp,
-    ) -> Option<Reply<'static, StoreReply, StoreError>> {
+    ) -> Option<StoreResult<StoreReply>> {
         let store = self.state.stores.for_policy(limits.policy).store_for(limits.policy);
         let (mode, all) = (limits.mode, 0..limits.members.len());
         let own_limits = all.map(|index| limits.limit_of(index));

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
-use super::{StoreError, StoreErrorKind};
-use crate::reply::Reply;
+use super::{StoreError, StoreErrorKind, StoreResult};
 
 /// Bounds of what is reported and kept: sixteen signals, and what a controller remembers of them, fit in several times.
 const READING_BYTES_MAX: usize = 2048;
@@ -43,7 +42,7 @@ pub trait Coordination: Send + Sync + fmt::Debug {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError>;
+    ) -> StoreResult<TickReadings>;
 
     /// Keeps the state that follows from the readings of a tick, unless another node was first.
     ///
@@ -53,11 +52,7 @@ pub trait Coordination: Send + Sync + fmt::Debug {
     /// assert!(!MemoryStore::default().keep_state(&update, Timestamp::EPOCH).now()?); // no readings yet
     /// # Ok::<(), tidegate::StoreError>(())
     /// ```
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError>;
+    fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool>;
 
     /// How many nodes share the state, this one included: the last count that the store got.
     ///

@@ -6,7 +6,7 @@ use tidegate_core::Timestamp;
 
 use super::{
     Changed, Coordination, OverrideChange, OverrideStore, OverrideTable, ReadingReport,
-    RemoteStore, StateUpdate, StoreError, StoreErrorKind, TickReadings,
+    RemoteStore, StateUpdate, StoreError, StoreErrorKind, StoreResult, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -45,22 +45,14 @@ impl StoreExtensions<'_> {
 }
 
 impl OverrideStore for StoreExtensions<'_> {
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
         match self.overrides {
             Some(overrides) => overrides.overrides(known, now),
             None => unsupported("this store keeps no overrides"),
         }
     }
 
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
         match self.overrides {
             Some(overrides) => overrides.change_override(change, now),
             None => unsupported("this store keeps no overrides"),
@@ -73,18 +65,14 @@ impl Coordination for StoreExtensions<'_> {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError> {
+    ) -> StoreResult<TickReadings> {
         match self.coordination {
             Some(coordination) => coordination.report_reading(report, now),
             None => unsupported("this store keeps no readings"),
         }
     }
 
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
+    fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool> {
         match self.coordination {
             Some(coordination) => coordination.keep_state(update, now),
             None => unsupported("this store keeps no readings"),
@@ -96,6 +84,6 @@ impl Coordination for StoreExtensions<'_> {
     }
 }
 
-fn unsupported<T: Send>(why: &'static str) -> Reply<'static, T, StoreError> {
+fn unsupported<T: Send>(why: &'static str) -> StoreResult<T> {
     Reply::ready(Err(StoreError::new(StoreErrorKind::Unsupported, why)))
 }

@@ -21,7 +21,7 @@ use self::request::{LeaseRequest, has_runtime};
 use super::fingerprint::{Fingerprints, IdentityHasher};
 use super::{
     KeyedLimit, LimitCharge, MultiCharge, Op, ReserveReply, ReserveRequest, Source, Store,
-    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
+    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -248,11 +248,7 @@ impl<S: Store, C> fmt::Debug for Leases<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let shared = &self.shared;
         if !request.is_valid() || request.mode != Mode::All {
             return shared.store.decide(request, now);
@@ -270,11 +266,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     }
 
     /// Decided by the store: units out on lease are charged there already. The limits of a policy are leased together.
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         let leased = |charge: &LimitCharge<'_>| {
             let LimitCharge { keyed, .. } = charge;
             let beside = charges.limits.iter().map(|other| other.keyed).filter(|other| {
@@ -291,11 +283,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         self.shared.store.decide_each(&MultiCharge { limits: &limits, ..*charges }, now)
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.shared.store.reserve(request, now)
     }
 
@@ -309,7 +297,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         self: &Arc<Self>,
         request: &StoreRequest<'_>,
         now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    ) -> StoreResult<StoreReply> {
         let fingerprint = self.fingerprint(request.limits);
         let now_us = self.clock.steady_us();
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
@@ -424,11 +412,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     }
 
     /// Asks the store, with the limits that it counts while units are leased.
-    fn ask_store(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn ask_store(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let plain = request.limits.iter().map(|keyed| keyed.limit);
         let leased: Option<Vec<_>> =
             plain.clone().map(|own| leased_limit(own, plain.clone())).collect();
@@ -579,7 +563,7 @@ pub(crate) fn leased_limit<'a>(
 /// The answer to a check that waits. A store that answers at once has decided it already.
 fn wait_for(
     mut answer: oneshot::Receiver<Result<StoreReply, StoreError>>,
-) -> Reply<'static, StoreReply, StoreError> {
+) -> StoreResult<StoreReply> {
     if let Ok(answer) = answer.try_recv() {
         return Reply::ready(answer);
     }

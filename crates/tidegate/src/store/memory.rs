@@ -40,7 +40,7 @@ use super::fingerprint::Fingerprints;
 use super::{
     Changed, Coordination, MultiCharge, Op, OverrideChange, OverrideStore, OverrideTable,
     ReadingReport, ReserveReply, ReserveRequest, Scope, StateUpdate, Store, StoreError,
-    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, TickReadings,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -524,11 +524,7 @@ fn is_spent(decision: &Decision) -> bool {
 /// Always answers at once.
 impl Store for MemoryStore {
     #[inline]
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         Reply::ready(self.decide_one(request, now).ok_or_else(|| {
             StoreError::new(
                 StoreErrorKind::BadRequest,
@@ -537,19 +533,11 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         Reply::ready(self.decide_together(charges, now))
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         let fingerprint = self.fingerprint(request.scope, request.key);
         let Some(reserved) = request.cancel else {
             let (reservation, until) =
@@ -573,19 +561,11 @@ impl Store for MemoryStore {
 
 /// Not part of a [snapshot](MemoryStore::snapshot).
 impl OverrideStore for MemoryStore {
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
         Reply::ready(Ok(self.overrides.load(known, now)))
     }
 
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
         Reply::ready(Ok(self.overrides.change(change, now)))
     }
 }
@@ -596,15 +576,11 @@ impl Coordination for MemoryStore {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError> {
+    ) -> StoreResult<TickReadings> {
         Reply::ready(self.readings.report(report, now))
     }
 
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        _: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
+    fn keep_state(&self, update: &StateUpdate<'_>, _: Timestamp) -> StoreResult<bool> {
         Reply::ready(self.readings.keep(update))
     }
 }

@@ -14,7 +14,7 @@ use super::{BreakerOptions, BreakerState};
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
 use crate::store::{
-    KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
+    KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, StoreResult,
 };
 
 /// Decides when a breaker opens and closes, by the calls and probes that it counts.
@@ -114,7 +114,9 @@ impl BreakerSwitch {
 /// ```
 /// use std::sync::Arc;
 /// use tidegate::store_kit::{BreakerPass, BreakerSwitch, BreakerTarget};
-/// use tidegate::{BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply};
+/// use tidegate::{
+///     BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply, StoreResult,
+/// };
 ///
 /// struct Node {
 ///     switch: BreakerSwitch,
@@ -125,7 +127,7 @@ impl BreakerSwitch {
 ///         &self.switch
 ///     }
 ///
-///     fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
+///     fn probe(&self) -> StoreResult<StoreReply> {
 ///         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "still down")))
 ///     }
 /// }
@@ -144,7 +146,7 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
     fn switch(&self) -> &BreakerSwitch;
 
     /// A call that works if the others would.
-    fn probe(&self) -> Reply<'static, StoreReply, StoreError>;
+    fn probe(&self) -> StoreResult<StoreReply>;
 
     /// Whether an error of this kind is a failure of the target.
     fn has_failed(&self, kind: StoreErrorKind) -> bool {
@@ -266,7 +268,7 @@ async fn probe_until_closed<G: BreakerTarget>(mut prober: Prober<G>) {
 
 /// A whole check on a key of its own. It takes, because a store that cannot write (a replica, no memory, no disk)
 /// would still answer a peek.
-pub(super) fn take_one<S: Store>(store: &S) -> Reply<'static, StoreReply, StoreError> {
+pub(super) fn take_one<S: Store>(store: &S) -> StoreResult<StoreReply> {
     with_probe_request(|request| store.decide(request, SystemClock.now())).unwrap_or_else(|| {
         Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, "no limit to probe with")))
     })

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::reply::{Later, Reply};
-use crate::store::{StoreError, StoreErrorKind, StoreReply};
+use crate::store::{StoreError, StoreErrorKind, StoreReply, StoreResult};
 
 type Outcome = Result<StoreReply, StoreError>;
 
@@ -63,8 +63,8 @@ impl SharedCall {
     /// Calls the store, and wakes those who joined before.
     pub(super) fn start(
         self: &Arc<Self>,
-        request: impl FnOnce() -> Reply<'static, StoreReply, StoreError>,
-    ) -> Reply<'static, StoreReply, StoreError> {
+        request: impl FnOnce() -> StoreResult<StoreReply>,
+    ) -> StoreResult<StoreReply> {
         let _started = Started(self);
         match request().split() {
             Ok(answer) => {
