@@ -59,15 +59,20 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
         false
     }
 
+    /// The same with fewer units: what was exact stays so.
+    fn with_units(&self, units: u64) -> Self;
+
     /// The limit with `units`, from 1 to all of them, in force.
-    fn effective(&self, _units: u64) -> Self {
-        self.clone()
+    fn effective(&self, units: u64) -> Self {
+        if Self::FOLLOWS_LOAD { self.with_units(units) } else { self.clone() }
     }
 
-    fn share(&self, nodes: NonZeroU32) -> Self;
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        self.with_units(share_of(self.units(), nodes))
+    }
 
     fn remembers(&self, before: &Self) -> bool {
-        self == before
+        self.effective(before.units()) == *before
     }
 
     /// How long a lease lives, before the bound that all have.
