@@ -50,7 +50,7 @@ mod target;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
@@ -70,6 +70,7 @@ use self::sharing::Sharing;
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
 use crate::store::Store;
+use crate::sync::lock;
 
 /// How often limits are set.
 const TICK: Duration = Duration::from_secs(1);
@@ -390,10 +391,6 @@ impl fmt::Debug for Adaptive {
 fn clear_effective(effective: &Effective) -> bool {
     effective.clear();
     false
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The clock's steady time as a timestamp.

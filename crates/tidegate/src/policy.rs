@@ -11,11 +11,10 @@ use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 use crate::cidr::Cidr;
 use crate::effective::Effective;
 use crate::engine::BindingLimit;
-use crate::overrides::{Overrides, RunTimeTable};
-use crate::store::{Replicas, Scope};
+use crate::overrides::Overrides;
+use crate::store::Replicas;
 
 pub(crate) use self::compiled::{Compiled, CompiledKind};
-use self::compiled::{check_lease, check_members};
 pub use self::problem::PolicyProblem;
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
@@ -39,13 +38,19 @@ pub use self::problem::PolicyProblem;
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: Overrides<Override>,
-    on_store_error: OnStoreError,
-    deny_cache: bool,
-    lease: bool,
-    replicas: Option<Replicas>,
-    deadline: Option<Duration>,
-    shadow: bool,
     tag: Option<String>,
+    options: PolicyOptions,
+}
+
+/// How a policy asks its store, and what it does without it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PolicyOptions {
+    pub(crate) on_store_error: OnStoreError,
+    pub(crate) deny_cache: bool,
+    pub(crate) lease: bool,
+    pub(crate) replicas: Option<Replicas>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) shadow: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -133,6 +138,7 @@ pub enum Override {
 }
 
 /// The override that holds for a key, of the policy or of run time.
+#[derive(Clone, Debug)]
 pub(crate) enum OverrideInForce<'a> {
     Limit(BindingLimit<'a>),
     Allow,
@@ -276,17 +282,15 @@ impl Policy {
     }
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
-        Self {
-            kind,
-            overrides: Overrides::default(),
+        let options = PolicyOptions {
             on_store_error: OnStoreError::default(),
             deny_cache: true,
             lease: false,
             replicas: None,
             deadline: None,
             shadow: false,
-            tag: None,
-        }
+        };
+        Self { kind, overrides: Overrides::default(), tag: None, options }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -450,7 +454,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
-        self.on_store_error = on_store_error;
+        self.options.on_store_error = on_store_error;
         self
     }
 
@@ -465,7 +469,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn deny_cache(mut self, deny_cache: bool) -> Self {
-        self.deny_cache = deny_cache;
+        self.options.deny_cache = deny_cache;
         self
     }
 
@@ -486,7 +490,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn lease(mut self, lease: bool) -> Self {
-        self.lease = lease;
+        self.options.lease = lease;
         self
     }
 
@@ -502,7 +506,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn replicas(mut self, replicas: Replicas) -> Self {
-        self.replicas = Some(replicas);
+        self.options.replicas = Some(replicas);
         self
     }
 
@@ -538,7 +542,7 @@ impl Policy {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         let (least, most) = (crate::deadline::MIN, crate::deadline::MAX);
-        self.deadline = Some(deadline.clamp(least, most));
+        self.options.deadline = Some(deadline.clamp(least, most));
         self
     }
 
@@ -556,59 +560,8 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn shadow(mut self, shadow: bool) -> Self {
-        self.shadow = shadow;
+        self.options.shadow = shadow;
         self
-    }
-
-    /// Checks the policy as a whole, under its name.
-    pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
-        let kind = match self.kind? {
-            Kind::Shaper(limit) => {
-                if self.overrides.values().any(|instead| matches!(instead, Override::Limit(_))) {
-                    return Err(PolicyProblem::OverrideOfMany);
-                }
-                CompiledKind::Shaper(Scope::named(policy, ""), limit)
-            }
-            Kind::Limits { mode, members } => {
-                check_members(&members, &self.overrides)?;
-                // Limits on different identifiers have to be kept together.
-                let together = members.windows(2).any(|pair| pair[0].key != pair[1].key);
-                let scope = |limit: &str| match &self.tag {
-                    Some(tag) => Scope::tagged(tag, policy, limit),
-                    None if together => Scope::together(policy, limit),
-                    None => Scope::named(policy, limit),
-                };
-                let scoped = |member: Member| (scope(&member.name), member);
-                let adaptive = members.iter().any(|member| member.effective.is_some());
-                let members = members.into_iter().map(scoped).collect();
-                CompiledKind::Limits { mode, members, adaptive }
-            }
-        };
-        if self.lease {
-            check_lease(&kind)?;
-        }
-        let has_concurrency = |(_, member): &(_, Member)| member.limit.grants_permits();
-        let purpose = match &kind {
-            CompiledKind::Shaper(..) => PolicyKind::Shaper,
-            CompiledKind::Limits { members, .. } if members.iter().any(has_concurrency) => {
-                PolicyKind::Concurrency
-            }
-            CompiledKind::Limits { .. } => PolicyKind::Limits,
-        };
-        Ok(Compiled {
-            name: policy.into(),
-            index: 0,
-            purpose,
-            kind,
-            overrides: self.overrides,
-            at_run_time: RunTimeTable::default(),
-            on_store_error: self.on_store_error,
-            deny_cache: self.deny_cache,
-            lease: self.lease,
-            replicas: self.replicas,
-            deadline: self.deadline,
-            shadow: self.shadow,
-        })
     }
 }
 

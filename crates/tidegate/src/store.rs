@@ -121,7 +121,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// ```
     fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         let (_, why) = ((charges, now), "this store decides the limits of one policy at a time");
-        Reply::ready(Err(StoreError::new(StoreErrorKind::Unsupported, why)))
+        Reply::failed(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 
     /// Makes a reservation in a shaper's queue, or cancels one.

@@ -9,6 +9,7 @@ use tidegate_core::adaptive::{FleetReadings, NodeReading, Reading, Settings, Sta
 
 use super::TICK;
 use super::governor::Governor;
+use crate::clock::micros;
 use crate::store::{
     Coordination, KeptState, ReadingReport, StateUpdate, Store, StoreResult, TickReadings,
 };
@@ -84,7 +85,7 @@ impl Sharing {
         let Some(readings) = reply.readings else { return kept };
         let gathered = gather(&readings, settings, reply.tick);
         // The beginning of the tick: the same for all who make this step.
-        let at = Timestamp::from_micros(reply.tick.saturating_mul(tick_us()));
+        let at = Timestamp::from_micros(reply.tick.saturating_mul(micros(TICK)));
         let before = reply.kept.as_ref().map(|kept| kept.tick);
         let next = governor.stepped(kept.clone().map(|(state, _)| state), &gathered, at);
         let text = hex(&next.to_bytes());
@@ -98,16 +99,12 @@ impl Sharing {
     }
 
     fn until_next(&self, now: Timestamp) -> Duration {
-        let tick_us = tick_us();
+        let tick_us = micros(TICK);
         let into_us = now.as_micros() % tick_us;
         // Somewhere in its middle half, each node at another time.
         let at_us = tick_us / 4 + self.node % (tick_us / 2);
         Duration::from_micros(tick_us - into_us + at_us).min(2 * TICK)
     }
-}
-
-fn tick_us() -> u64 {
-    u64::try_from(TICK.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Contains the settings, so that only nodes with the same settings share readings.

@@ -120,19 +120,12 @@ impl<S: Store + 'static> Breaker<S> {
     fn watch<T: Send + 'static>(&self, call: impl FnOnce(&S) -> StoreResult<T>) -> StoreResult<T> {
         let mut watched = match WatchedCall::begin(&self.protected) {
             Ok(watched) => watched,
-            Err(open) => return Reply::ready(Err(open)),
+            Err(open) => return Reply::failed(open),
         };
-        match call(&self.protected.store).split() {
-            Ok(answer) => {
-                watched.answered(answer.as_ref().err());
-                Reply::ready(answer)
-            }
-            Err(later) => Reply::later(async move {
-                let answer = later.await;
-                watched.answered(answer.as_ref().err());
-                answer
-            }),
-        }
+        call(&self.protected.store).then(move |answer| {
+            watched.answered(answer.as_ref().err());
+            answer
+        })
     }
 }
 

@@ -85,5 +85,5 @@ impl Coordination for StoreExtensions<'_> {
 }
 
 fn unsupported<T: Send>(why: &'static str) -> StoreResult<T> {
-    Reply::ready(Err(StoreError::new(StoreErrorKind::Unsupported, why)))
+    Reply::failed(StoreError::new(StoreErrorKind::Unsupported, why))
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::{Decision, LeaseHolder, Limit, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
+use crate::sync::lock;
 
 /// The most keys with a lease on this node. Each check of further keys asks the store.
 const MAX_KEYS: usize = 100_000;
@@ -474,21 +475,16 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             let Outbox { fingerprint, generation, limits, messages, no_runtime } = outbox;
             any_without_runtime |= no_runtime;
             for message in messages.into_iter().flatten() {
-                let Message::Ask(wanted) = message else {
-                    if let Message::Return(back) = message {
-                        drop(
-                            limits.with(Op::GiveBack(back), |request| {
-                                self.store.decide(request, now)
-                            }),
-                        );
+                let ask = |op| limits.with(op, |request| self.store.decide(request, now));
+                let wanted = match message {
+                    Message::Ask(wanted) => wanted,
+                    Message::Return(back) => {
+                        drop(ask(Op::GiveBack(back)));
+                        continue;
                     }
-                    continue;
                 };
                 let lease = LeaseRequest::new(self.clone(), fingerprint, generation);
-                match limits
-                    .with(Op::Lease(wanted), |request| self.store.decide(request, now))
-                    .split()
-                {
+                match ask(Op::Lease(wanted)).split() {
                     Ok(reply) => next = lease.answered(reply),
                     Err(later) => {
                         self.answers_later.store(true, Ordering::Relaxed);
@@ -545,7 +541,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, Shard> {
         // The high bits: the table within a shard uses the low ones.
         let shard = usize::try_from(fingerprint >> 58).unwrap_or(0) % SHARDS;
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 }
 

@@ -40,7 +40,7 @@ use super::fingerprint::Fingerprints;
 use super::{
     Changed, Coordination, MultiCharge, Op, OverrideChange, OverrideStore, OverrideTable,
     ReadingReport, ReserveReply, ReserveRequest, Scope, StateUpdate, Store, StoreError,
-    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult, TickReadings,
+    StoreExtensions, StoreReply, StoreRequest, StoreResult, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -526,10 +526,7 @@ impl Store for MemoryStore {
     #[inline]
     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         Reply::ready(self.decide_one(request, now).ok_or_else(|| {
-            StoreError::new(
-                StoreErrorKind::BadRequest,
-                "expected 1 to 16 limits, and no key twice in a scope",
-            )
+            StoreError::bad_request("expected 1 to 16 limits, and no key twice in a scope")
         }))
     }
 

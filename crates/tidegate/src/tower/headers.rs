@@ -162,7 +162,8 @@ impl Report {
         let has = |name| to.contains_key(name);
         let standard = has(&POLICY) || has(&STATE);
         let legacy = has(&LEGACY_LIMIT) || has(&LEGACY_REMAINING) || has(&LEGACY_RESET);
-        let mut values = Values::new();
+        // The values share one allocation: one for each would cost as much as the decision.
+        let mut bytes = BytesMut::with_capacity(96);
         self.each(|name, value| {
             let is_said = match name.as_str() {
                 "retry-after" => false,
@@ -170,7 +171,8 @@ impl Report {
                 _ => standard,
             };
             if !is_said {
-                add(to, name, values.next(value));
+                bytes.extend_from_slice(value.as_bytes());
+                add(to, name, HeaderValue::from_maybe_shared(bytes.split().freeze()).ok());
             }
         });
     }
@@ -220,20 +222,6 @@ impl Report {
             Headers::LegacyDelta => Some(seconds_up(reset_after)),
             Headers::Standard | Headers::Off => None,
         }
-    }
-}
-
-/// Values that share one allocation: one for each would cost as much as the decision.
-struct Values(BytesMut);
-
-impl Values {
-    fn new() -> Self {
-        Self(BytesMut::with_capacity(96))
-    }
-
-    fn next(&mut self, value: &str) -> Option<HeaderValue> {
-        self.0.extend_from_slice(value.as_bytes());
-        HeaderValue::from_maybe_shared(self.0.split().freeze()).ok()
     }
 }
 

@@ -1,6 +1,7 @@
 //! When a breaker opens, probes and closes. Time and randomness are arguments; nothing here waits or calls.
 
 use super::{BreakerOptions, BreakerState};
+use crate::clock::micros;
 
 /// The result of one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,10 +115,6 @@ impl Phase {
     fn closed(options: &BreakerOptions) -> Self {
         Self::Closed { failures: 0, recent: RecentCalls::new(micros(options.window)) }
     }
-}
-
-pub(super) fn micros(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Parts of a window. One more, which has just begun, is kept, so that a window is always covered whole.

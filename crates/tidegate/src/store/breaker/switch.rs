@@ -2,20 +2,21 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tidegate_core::{Gcra, Limit, Mode};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::machine::{Call, Machine, micros};
+use super::machine::{Call, Machine};
 use super::{BreakerOptions, BreakerState};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, micros};
 use crate::reply::Reply;
 use crate::store::{
     KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, StoreResult,
 };
+use crate::sync::lock;
 
 /// Decides when a breaker opens and closes, by the calls and probes that it counts.
 ///
@@ -100,7 +101,7 @@ impl BreakerSwitch {
     }
 
     fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.machine)
     }
 
     fn now_us(&self) -> u64 {
@@ -269,9 +270,8 @@ async fn probe_until_closed<G: BreakerTarget>(mut prober: Prober<G>) {
 /// A whole check on a key of its own. It takes, because a store that cannot write (a replica, no memory, no disk)
 /// would still answer a peek.
 pub(super) fn take_one<S: Store>(store: &S) -> StoreResult<StoreReply> {
-    with_probe_request(|request| store.decide(request, SystemClock.now())).unwrap_or_else(|| {
-        Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, "no limit to probe with")))
-    })
+    with_probe_request(|request| store.decide(request, SystemClock.now()))
+        .unwrap_or_else(|| Reply::failed(StoreError::bad_request("no limit to probe with")))
 }
 
 /// Calls `send` with the request to probe with: it takes one unit of a key that no policy uses.
