@@ -10,8 +10,7 @@ use tidegate::{
 use tokio::time::Instant;
 
 use crate::error;
-use crate::queue::Queue;
-use crate::queue::{Pending, ReplyObserver, received};
+use crate::queue::{Pending, Queue, received};
 use crate::script_request::ScriptRequest;
 use crate::stats::Counters;
 
@@ -60,10 +59,14 @@ impl NodeBreaker {
         let (state, opened_total) = (self.switch.state(), self.switch.opened_total());
         NodeBreakerStatus { node, state, opened_total }
     }
-}
 
-impl ReplyObserver for NodeBreaker {
-    fn observe(self: Arc<Self>, pass: BreakerPass, pending: &Pending, error: Option<&StoreError>) {
+    /// Sees an answer of its node.
+    pub(crate) fn observe(
+        self: &Arc<Self>,
+        pass: BreakerPass,
+        pending: &Pending,
+        error: Option<&StoreError>,
+    ) {
         // A deadline shorter than what counts as slow says nothing about the node.
         let gave_up = matches!(
             error.map(StoreError::kind),
@@ -80,7 +83,6 @@ impl ReplyObserver for NodeBreaker {
         }
     }
 }
-
 impl BreakerTarget for NodeBreaker {
     fn switch(&self) -> &BreakerSwitch {
         &self.switch
