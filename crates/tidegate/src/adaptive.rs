@@ -222,7 +222,7 @@ impl Adaptive {
         let before = governors.get(name).map(|it| &**it);
         let governor = Governor::new(name, units, rule, before)?;
         governor.take_over(before);
-        let effective = governor.effective().clone();
+        let effective = governor.effective.clone();
         governors.insert(name.to_owned(), Arc::new(governor));
         Ok(effective)
     }
@@ -262,7 +262,7 @@ impl Adaptive {
     ) -> Effective {
         let mut urls = lock(&self.state.urls);
         let before = urls.get(name);
-        let effective = before.map_or_else(Effective::default, UrlGovernor::effective);
+        let effective = before.map_or_else(Effective::default, |it| it.effective.clone());
         let next = UrlGovernor::new(effective.clone(), units, ramp, target, mode);
         next.take_over(before);
         urls.insert(name.to_owned(), next);
@@ -283,9 +283,8 @@ impl Adaptive {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
-        lock(&self.state.governors)
-            .retain(|name, it| keep(name) || clear_effective(it.effective()));
-        lock(&self.state.urls).retain(|name, it| keep(name) || clear_effective(&it.effective()));
+        lock(&self.state.governors).retain(|name, it| keep(name) || clear_effective(&it.effective));
+        lock(&self.state.urls).retain(|name, it| keep(name) || clear_effective(&it.effective));
         lock(&self.state.targets).retain(|_, target| target.is_held());
     }
 

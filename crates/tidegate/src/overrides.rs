@@ -32,14 +32,12 @@ impl<T> Overrides<T> {
 
     /// For every key in a network, in place of what that had.
     pub(crate) fn insert_for(&mut self, network: Cidr, value: T) {
-        let at = self.by_network.partition_point(|(prefix, _)| *prefix > network.prefix());
-        let is_known = self.by_network.get(at).is_some_and(|(it, _)| *it == network.prefix());
-        if !is_known {
-            self.by_network.insert(at, (network.prefix(), HashMap::new()));
-        }
-        if let Some((_, networks)) = self.by_network.get_mut(at) {
-            networks.insert(network, value);
-        }
+        let longest_first = |(prefix, _): &(u32, _)| network.prefix.cmp(prefix);
+        let at = self.by_network.binary_search_by(longest_first).unwrap_or_else(|at| {
+            self.by_network.insert(at, (network.prefix, HashMap::new()));
+            at
+        });
+        self.by_network[at].1.insert(network, value);
     }
 
     /// The value of a key.

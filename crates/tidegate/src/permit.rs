@@ -63,14 +63,8 @@ pub(crate) struct Held {
 }
 
 impl Permit {
-    pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>) -> Self {
-        Self { store, held, is_fallback: false }
-    }
-
-    /// The same, from the local fallback if `is_fallback`.
-    pub(crate) fn with_fallback(mut self, is_fallback: bool) -> Self {
-        self.is_fallback = is_fallback;
-        self
+    pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>, is_fallback: bool) -> Self {
+        Self { store, held, is_fallback }
     }
 
     /// Turns the permit into an id that can be written as text. It is then released only by

@@ -35,6 +35,7 @@ pub use self::problem::PolicyProblem;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a policy limits nothing until it is given to an engine"]
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: Overrides<Override>,
@@ -302,7 +303,6 @@ impl Policy {
     /// let same = PolicyProblem::SameName("hour".to_owned());
     /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers would be ambiguous
     /// ```
-    #[must_use]
     pub fn limit(
         self,
         name: impl Into<String>,
@@ -326,7 +326,6 @@ impl Policy {
     /// assert_eq!(sign_up(b"203.0.113.10")?.decision.remaining(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn limit_by(
         self,
         name: impl Into<String>,
@@ -370,7 +369,6 @@ impl Policy {
     /// assert!(answer.limit.is_some_and(|limit| limit.units() == 5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn adaptive(mut self, limit: &str, effective: &Effective) -> Self {
         let problem = match &mut self.kind {
             Ok(Kind::Shaper(_)) => PolicyProblem::AdaptiveShaper,
@@ -400,7 +398,6 @@ impl Policy {
     /// assert!(!engine.check("login", "scraper").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
         self.overrides.insert(key.as_ref(), instead);
         self
@@ -423,7 +420,6 @@ impl Policy {
     /// assert_eq!((limit("203.0.113.9")?, limit("user-42")?), (5, 5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn with_override_for(mut self, network: Cidr, instead: Override) -> Self {
         self.overrides.insert_for(network, instead);
         self
@@ -452,7 +448,6 @@ impl Policy {
     /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(60)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
         self.options.on_store_error = on_store_error;
         self
@@ -467,7 +462,6 @@ impl Policy {
     /// // Support gives units back on other nodes, and callers must notice at once.
     /// let exports = Policy::all().limit("day", "quota 20/day").deny_cache(false);
     /// ```
-    #[must_use]
     pub fn deny_cache(mut self, deny_cache: bool) -> Self {
         self.options.deny_cache = deny_cache;
         self
@@ -488,7 +482,6 @@ impl Policy {
     /// assert!(Engine::builder().policy("uploads", uploads).build().is_ok());
     /// assert!(Engine::builder().policy("exports", exports).build().is_err()); // what is in flight cannot be lent
     /// ```
-    #[must_use]
     pub fn lease(mut self, lease: bool) -> Self {
         self.options.lease = lease;
         self
@@ -504,7 +497,6 @@ impl Policy {
     /// let confirmed = Replicas { unconfirmed: Unconfirmed::Deny, ..Replicas::default() };
     /// let sms = Policy::all().limit("day", "quota 5/day").replicas(confirmed);
     /// ```
-    #[must_use]
     pub fn replicas(mut self, replicas: Replicas) -> Self {
         self.options.replicas = Some(replicas);
         self
@@ -523,7 +515,6 @@ impl Policy {
     /// # assert!(engine.check("route", "/search").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn tagged(mut self, tag: impl Into<String>) -> Self {
         self.tag = Some(tag.into());
         self
@@ -539,7 +530,6 @@ impl Policy {
     /// // A batch job would rather wait than be answered by this node alone.
     /// let exports = Policy::all().limit("", "5000/h").deadline(Duration::from_millis(500));
     /// ```
-    #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         let (least, most) = (crate::deadline::MIN, crate::deadline::MAX);
         self.options.deadline = Some(deadline.clamp(least, most));
@@ -558,7 +548,6 @@ impl Policy {
     /// assert!(second.decision.allowed() && second.shadow_denied);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn shadow(mut self, shadow: bool) -> Self {
         self.options.shadow = shadow;
         self

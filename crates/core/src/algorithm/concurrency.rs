@@ -139,7 +139,7 @@ impl LimitAlgorithm for Concurrency {
         let now_us = now.as_micros();
         let longest_us = now_us + self.lease_us;
         let (held, next_id) = match state {
-            State::Permits(permits) => (permits.held(), permits.next_id()),
+            State::Permits(permits) => (permits.held(), permits.next_id),
             _ => (&[][..], 0),
         };
         // Oldest first, and so the first to end first: every lease has the same length.

@@ -119,7 +119,7 @@ impl SlidingLog {
             view.as_of_us = now_us.max(newest_us);
         }
         view.log = Some(log);
-        view.live = log.total();
+        view.live = log.total;
         // At the very instant stamp + period a unit no longer counts. The clamp moves no stamp into
         // the past, so what is expired is a prefix.
         for run in log.runs().take_while(|run| run.at_us + self.period_us <= view.as_of_us) {

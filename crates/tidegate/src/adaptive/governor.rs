@@ -11,9 +11,9 @@ use super::{Rule, Source, Target, lock, steady};
 use crate::effective::Effective;
 
 pub(super) struct Governor {
-    name: String,
-    rule: Rule,
-    effective: Effective,
+    pub(super) name: String,
+    pub(super) rule: Rule,
+    pub(super) effective: Effective,
     state: Mutex<GovernorState>,
 }
 
@@ -90,18 +90,6 @@ impl Governor {
         }
         state.mode = state.controller.output().mode();
         self.effective.enforce(state.mode != Mode::Shadow);
-    }
-
-    pub(super) const fn effective(&self) -> &Effective {
-        &self.effective
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) const fn settings(&self) -> &Settings {
-        &self.rule.settings
     }
 
     /// The reading of each chain, and its weight.
@@ -205,7 +193,7 @@ fn part_of(units: u64, share: f64) -> u64 {
 
 /// A limit of every URL that follows how long that URL takes.
 pub(super) struct UrlGovernor {
-    effective: Effective,
+    pub(super) effective: Effective,
     units: u64,
     ramp: Ramp,
     target: Target,
@@ -241,10 +229,6 @@ impl UrlGovernor {
         *lock(&self.fixed) = valid;
         self.publish();
         share.is_none() || valid.is_some()
-    }
-
-    pub(super) fn effective(&self) -> Effective {
-        self.effective.clone()
     }
 
     /// Sets the limits of slow URLs. All others have the whole limit; beyond ten thousand URLs the rest share one.

@@ -80,7 +80,7 @@ impl Sharing {
         reply: TickReadings,
         now: Timestamp,
     ) -> Option<(State, u64)> {
-        let settings = governor.settings();
+        let settings = &governor.rule.settings;
         let kept = reply.kept.as_ref().and_then(|kept| read_state(kept, settings));
         let Some(readings) = reply.readings else { return kept };
         let gathered = gather(&readings, settings, reply.tick);
@@ -109,9 +109,9 @@ impl Sharing {
 
 /// Contains the settings, so that only nodes with the same settings share readings.
 fn scope_of(governor: &Governor) -> String {
-    let settings = format!("{:?}", governor.settings());
+    let settings = format!("{:?}", governor.rule.settings);
     let hash = rapidhash::v3::rapidhash_v3(settings.as_bytes());
-    format!("{hash:016x} {}", governor.name())
+    format!("{hash:016x} {}", governor.name)
 }
 
 /// Combines the readings of one tick, by node, into one per chain: the median of all nodes.

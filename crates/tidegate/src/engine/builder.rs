@@ -218,7 +218,7 @@ impl<C: Clock + 'static> Engine<C> {
             store: Some(stores.plain.store.clone()),
             inherited: Inherited {
                 local,
-                variants: stores.variants(),
+                variants: stores.variants.clone(),
                 table: state.overrides.table().clone(),
             },
             nodes: state.nodes,

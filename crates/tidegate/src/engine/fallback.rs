@@ -63,8 +63,7 @@ impl<C: Clock + 'static> Engine<C> {
             OnStoreError::Local => {
                 let request =
                     ReserveRequest { shaper: &request.shaper.share(self.nodes()), ..*request };
-                let reply = self.state.local.reserve(&request, now).now();
-                let reply = reply?;
+                let reply = self.state.local.reserve(&request, now).now()?;
                 (self.queued(reply, &request, self.state.local.clone()), Source::Local)
             }
             OnStoreError::Deny { .. } if policy.options.shadow => {

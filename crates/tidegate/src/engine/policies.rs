@@ -297,9 +297,9 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
             let answer = decided.answer;
             let is_fallback = answer.source == Source::Local;
             let held = decided.permits.into_iter().filter_map(held).collect();
-            let permit = || Permit::new(engine.holder(is_fallback), held);
+            let permit = || Permit::new(engine.holder(is_fallback), held, is_fallback);
             let permit = answer.decision.allowed().then(permit);
-            Ok(Acquired { answer, permit: permit.map(|permit| permit.with_fallback(is_fallback)) })
+            Ok(Acquired { answer, permit })
         })
     }
 
@@ -307,9 +307,9 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
     pub fn release(&self, key: Key<'_>, permit: &PermitId) -> Reply<'e, (), CheckError> {
         let policy = self.compiled();
         let keys: Vec<_> = held_keys(policy, key).collect();
-        let store = self.engine.holder(permit.is_fallback());
+        let store = self.engine.holder(permit.is_fallback);
         let mut pending = Vec::new();
-        for &permits in permit.held() {
+        for &permits in &permit.held {
             // A limit that the policy has no more is forgotten with its lease.
             let Some((scope, member)) = policy.members().get(permits.index) else { continue };
             let Some(Some(key)) = keys.get(permits.index).cloned() else { continue };

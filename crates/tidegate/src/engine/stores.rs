@@ -18,7 +18,8 @@ use crate::store::{Replicas, Store, Unconfirmed};
 pub(super) struct Stores<C> {
     pub(super) plain: StoreStack<C>,
     others: Vec<(StoreVariant, StoreStack<C>)>,
-    variants: StoreVariants,
+    /// The stores by settings, for the next engine.
+    pub(super) variants: StoreVariants,
 }
 
 /// The settings of the store that a policy asks for.
@@ -126,11 +127,6 @@ impl<C: Clock + 'static> Stores<C> {
             (policy.options.replicas.map(copies), policy.options.deadline.map(std::cmp::Reverse))
         };
         policies.max_by_key(strictness).map_or(&self.plain, |policy| self.for_policy(policy))
-    }
-
-    /// The store by settings, for another engine.
-    pub(super) fn variants(&self) -> StoreVariants {
-        self.variants.clone()
     }
 
     #[cfg(feature = "leases")]

@@ -368,13 +368,12 @@ impl<C: Clock + 'static> Engine<C> {
         reply: Result<Vec<Decision>, StoreError>,
     ) -> Result<Together<'e>, CheckError> {
         let count = step.counts.len();
-        match reply {
-            Ok(decisions) if decisions.len() == count => step.answer(&decisions),
-            Ok(_) => {
-                let error =
-                    StoreError::new(StoreErrorKind::Protocol, "not one answer for each limit");
-                self.fall_back_together(step, keys, now, error)
-            }
+        let complete = reply.and_then(|decisions| match decisions.len() {
+            answered if answered == count => Ok(decisions),
+            _ => Err(StoreError::new(StoreErrorKind::Protocol, "not one answer for each limit")),
+        });
+        match complete {
+            Ok(decisions) => step.answer(&decisions),
             Err(error) => self.fall_back_together(step, keys, now, error),
         }
     }

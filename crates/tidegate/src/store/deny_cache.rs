@@ -77,7 +77,9 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_clock(store: S, clock: C) -> Self {
-        Self { state: Arc::new(CacheState::new(store, clock)) }
+        let fingerprints = Fingerprints::random();
+        let (refusals, returns) = (Refusals::new(MAX_REFUSALS), Returns::new());
+        Self { state: Arc::new(CacheState { store, clock, fingerprints, refusals, returns }) }
     }
 
     /// How many refusals are remembered, including those that have expired.
@@ -181,12 +183,6 @@ struct CacheState<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
-    fn new(store: S, clock: C) -> Self {
-        let fingerprints = Fingerprints::random();
-        let (refusals, returns) = (Refusals::new(MAX_REFUSALS), Returns::new());
-        Self { store, clock, fingerprints, refusals, returns }
-    }
-
     /// How to find a request that is sent now among the refusals.
     fn lookup(&self, request: &StoreRequest<'_>) -> Lookup {
         let mut returns = 0_u64;

@@ -46,17 +46,11 @@ impl StoreExtensions<'_> {
 
 impl OverrideStore for StoreExtensions<'_> {
     fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
-        match self.overrides {
-            Some(overrides) => overrides.overrides(known, now),
-            None => unsupported("this store keeps no overrides"),
-        }
+        self.overrides.map_or_else(no_overrides, |it| it.overrides(known, now))
     }
 
     fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
-        match self.overrides {
-            Some(overrides) => overrides.change_override(change, now),
-            None => unsupported("this store keeps no overrides"),
-        }
+        self.overrides.map_or_else(no_overrides, |it| it.change_override(change, now))
     }
 }
 
@@ -66,17 +60,11 @@ impl Coordination for StoreExtensions<'_> {
         report: &ReadingReport<'_>,
         now: Timestamp,
     ) -> StoreResult<TickReadings> {
-        match self.coordination {
-            Some(coordination) => coordination.report_reading(report, now),
-            None => unsupported("this store keeps no readings"),
-        }
+        self.coordination.map_or_else(no_readings, |it| it.report_reading(report, now))
     }
 
     fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool> {
-        match self.coordination {
-            Some(coordination) => coordination.keep_state(update, now),
-            None => unsupported("this store keeps no readings"),
-        }
+        self.coordination.map_or_else(no_readings, |it| it.keep_state(update, now))
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
@@ -84,6 +72,10 @@ impl Coordination for StoreExtensions<'_> {
     }
 }
 
-fn unsupported<T: Send>(why: &'static str) -> StoreResult<T> {
-    Reply::failed(StoreError::new(StoreErrorKind::Unsupported, why))
+fn no_overrides<T: Send>() -> StoreResult<T> {
+    Reply::failed(StoreError::new(StoreErrorKind::Unsupported, "this store keeps no overrides"))
+}
+
+fn no_readings<T: Send>() -> StoreResult<T> {
+    Reply::failed(StoreError::new(StoreErrorKind::Unsupported, "this store keeps no readings"))
 }

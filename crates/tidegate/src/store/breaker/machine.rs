@@ -17,7 +17,7 @@ pub(super) struct Machine {
     options: BreakerOptions,
     phase: Phase,
     /// How often it has opened.
-    opened: u64,
+    pub(super) opened: u64,
     closed_at_us: Option<u64>,
     /// The first wait for a probe: longer when it has opened again soon.
     base_us: u64,
@@ -51,10 +51,6 @@ impl Machine {
             Phase::Open { good: 0, .. } => BreakerState::Open,
             Phase::Open { .. } => BreakerState::Probing,
         }
-    }
-
-    pub(super) const fn opened(&self) -> u64 {
-        self.opened
     }
 
     /// Counts a call, and answers whether the breaker opens for it.

@@ -59,7 +59,7 @@ impl BreakerSwitch {
 
     /// How often it has opened.
     pub fn opened_total(&self) -> u64 {
-        self.machine().opened()
+        self.machine().opened
     }
 
     /// How often it has opened, and whether it is open.
@@ -97,7 +97,7 @@ impl BreakerSwitch {
     /// Publishes the state of the locked machine to the calls that take no lock.
     fn publish(&self, machine: &Machine) {
         let open = u64::from(machine.state() != BreakerState::Closed);
-        self.openings.store(machine.opened() * 2 + open, Ordering::Release);
+        self.openings.store(machine.opened * 2 + open, Ordering::Release);
     }
 
     fn machine(&self) -> MutexGuard<'_, Machine> {
