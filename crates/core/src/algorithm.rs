@@ -14,7 +14,6 @@ mod window;
 
 use std::fmt::Write;
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
@@ -40,7 +39,6 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
     const GRANTS_PERMITS: bool = false;
 
     fn units(&self) -> u64;
-    fn period(&self) -> Duration;
 
     fn ceiling(&self) -> u64 {
         self.units()

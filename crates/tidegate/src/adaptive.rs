@@ -53,8 +53,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tidegate_core::Timestamp;
-
 pub use self::draft::Draft;
 pub use self::governor::Status;
 pub use self::rule::{Rule, Source};
@@ -390,9 +388,4 @@ impl fmt::Debug for Adaptive {
 fn clear_effective(effective: &Effective) -> bool {
     effective.clear();
     false
-}
-
-/// The clock's steady time as a timestamp.
-fn steady(clock: &dyn Clock) -> Timestamp {
-    Timestamp::from_micros(clock.steady_us())
 }

@@ -92,6 +92,11 @@ impl Concurrency {
     pub const fn lease(&self) -> Duration {
         Duration::from_micros(self.lease_us)
     }
+
+    /// The others' word for it.
+    pub(crate) const fn period(&self) -> Duration {
+        self.lease()
+    }
 }
 
 impl LimitAlgorithm for Concurrency {
@@ -100,10 +105,6 @@ impl LimitAlgorithm for Concurrency {
 
     fn units(&self) -> u64 {
         self.limit
-    }
-
-    fn period(&self) -> Duration {
-        self.lease()
     }
 
     /// Permits come back by their own number instead.

@@ -119,10 +119,6 @@ impl LimitAlgorithm for FixedWindow {
         self.limit
     }
 
-    fn period(&self) -> Duration {
-        self.period()
-    }
-
     fn state_letter(&self) -> char {
         'w'
     }

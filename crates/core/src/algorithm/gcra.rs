@@ -250,10 +250,6 @@ impl LimitAlgorithm for Gcra {
         self.limit
     }
 
-    fn period(&self) -> Duration {
-        self.period()
-    }
-
     fn ceiling(&self) -> u64 {
         self.burst
     }

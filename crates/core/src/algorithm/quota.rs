@@ -197,10 +197,6 @@ impl LimitAlgorithm for Quota {
         self.limit()
     }
 
-    fn period(&self) -> Duration {
-        self.period()
-    }
-
     fn state_letter(&self) -> char {
         match &self.cadence {
             Cadence::Calendar { .. } | Cadence::Fixed(_) => 'w',

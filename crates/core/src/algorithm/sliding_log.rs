@@ -151,10 +151,6 @@ impl LimitAlgorithm for SlidingLog {
         self.limit
     }
 
-    fn period(&self) -> Duration {
-        self.period()
-    }
-
     fn state_letter(&self) -> char {
         'l'
     }

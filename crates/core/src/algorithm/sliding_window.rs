@@ -226,10 +226,6 @@ impl LimitAlgorithm for SlidingWindow {
         self.limit
     }
 
-    fn period(&self) -> Duration {
-        self.period()
-    }
-
     fn state_letter(&self) -> char {
         's'
     }

@@ -7,7 +7,7 @@ use tidegate_core::adaptive::{
     AdaptiveError, Controller, Mode, Output, Ramp, Reading, Settings, State,
 };
 
-use super::{Rule, Source, Target, lock, steady};
+use super::{Rule, Source, Target, lock};
 use crate::effective::Effective;
 
 pub(super) struct Governor {
@@ -243,17 +243,17 @@ impl UrlGovernor {
             self.effective.set(if units < self.units { units } else { u64::MAX });
             return;
         }
-        let now = steady(self.target.clock());
+        let now = self.target.now();
         let (mut others, mut slow) = (u64::MAX, Vec::new());
-        self.target.with_urls(|urls| {
-            for (url, units) in urls.limits(&self.ramp, self.units, now) {
-                match url {
-                    Some(url) => slow.push((url.to_owned(), units)),
-                    None if urls.is_full() => others = units,
-                    None => {}
-                }
+        let urls = self.target.urls();
+        for (url, units) in urls.limits(&self.ramp, self.units, now) {
+            match url {
+                Some(url) => slow.push((url.to_owned(), units)),
+                None if urls.is_full() => others = units,
+                None => {}
             }
-        });
+        }
+        drop(urls);
         // A fast URL must not get the limit of those that are not tracked.
         self.effective.replace_keys(
             slow.into_iter().filter(|(_, units)| *units < self.units || others < self.units),
