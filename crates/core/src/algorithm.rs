@@ -14,7 +14,6 @@ mod window;
 
 use std::fmt::Write;
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
@@ -40,7 +39,6 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
     const GRANTS_PERMITS: bool = false;
 
     fn units(&self) -> u64;
-    fn period(&self) -> Duration;
 
     fn ceiling(&self) -> u64 {
         self.units()
@@ -59,15 +57,20 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
         false
     }
 
+    /// The same with fewer units: what was exact stays so.
+    fn with_units(&self, units: u64) -> Self;
+
     /// The limit with `units`, from 1 to all of them, in force.
-    fn effective(&self, _units: u64) -> Self {
-        self.clone()
+    fn effective(&self, units: u64) -> Self {
+        if Self::FOLLOWS_LOAD { self.with_units(units) } else { self.clone() }
     }
 
-    fn share(&self, nodes: NonZeroU32) -> Self;
+    fn share(&self, nodes: NonZeroU32) -> Self {
+        self.with_units(share_of(self.units(), nodes))
+    }
 
     fn remembers(&self, before: &Self) -> bool {
-        self == before
+        self.effective(before.units()) == *before
     }
 
     /// How long a lease lives, before the bound that all have.

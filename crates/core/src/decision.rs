@@ -45,15 +45,6 @@ enum Word {
 }
 
 impl Decision {
-    pub(crate) const fn admit(limit: u64, remaining: u64, reset_after_us: u64) -> Self {
-        Self { word: Word::Yes, limit, remaining, retry_after_us: 0, reset_after_us }
-    }
-
-    pub(crate) const fn refuse(limit: u64, remaining: u64, retry: Retry, reset_us: u64) -> Self {
-        let retry_after_us = retry.as_micros();
-        Self { word: Word::No, limit, remaining, retry_after_us, reset_after_us: reset_us }
-    }
-
     /// An answer that no limit had to give: allowed, with everything left.
     ///
     /// ```
@@ -63,7 +54,7 @@ impl Decision {
     /// assert_eq!(decision.remaining(), u64::MAX);
     /// ```
     pub const fn unlimited() -> Self {
-        Self::admit(u64::MAX, u64::MAX, 0)
+        Self::admitted(u64::MAX, u64::MAX, 0)
     }
 
     /// A refusal that no wait will change.
@@ -75,10 +66,10 @@ impl Decision {
     /// assert_eq!(decision.retry_after(), None);
     /// ```
     pub const fn blocked() -> Self {
-        Self::refuse(0, 0, Retry::Never, 0)
+        Self::refused(0, 0, None, 0)
     }
 
-    /// An admission that was decided elsewhere: by a script, or by a failure policy.
+    /// An admission, by a limit, a script or a failure policy.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -89,7 +80,7 @@ impl Decision {
     /// assert_eq!(decision.reset_after(), Duration::from_secs(36));
     /// ```
     pub const fn admitted(limit: u64, remaining: u64, reset_after_us: u64) -> Self {
-        Self::admit(limit, remaining, reset_after_us)
+        Self { word: Word::Yes, limit, remaining, retry_after_us: 0, reset_after_us }
     }
 
     /// The same from a limit that is only tried out: allowed, with what is left and the time of the reset as they are.
@@ -101,10 +92,10 @@ impl Decision {
     /// ```
     #[must_use]
     pub const fn in_shadow(self) -> Self {
-        Self::admit(self.limit, self.remaining, self.reset_after_us)
+        Self::admitted(self.limit, self.remaining, self.reset_after_us)
     }
 
-    /// A refusal that was decided elsewhere; `None` for a cost that will never be admitted.
+    /// A refusal; `None` for a cost that will never be admitted.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -120,11 +111,11 @@ impl Decision {
         retry_after_us: Option<u64>,
         reset_after_us: u64,
     ) -> Self {
-        let retry = match retry_after_us {
-            Some(us) => Retry::After(us),
-            None => Retry::Never,
+        let retry_after_us = match retry_after_us {
+            Some(us) => us,
+            None => NEVER,
         };
-        Self::refuse(limit, remaining, retry, reset_after_us)
+        Self { word: Word::No, limit, remaining, retry_after_us, reset_after_us }
     }
 
     /// Whether the request may go ahead.
@@ -167,22 +158,6 @@ impl Decision {
     }
 }
 
-/// How long a refused cost has to wait.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Retry {
-    After(u64),
-    Never,
-}
-
-impl Retry {
-    const fn as_micros(self) -> u64 {
-        match self {
-            Self::After(us) => us,
-            Self::Never => NEVER,
-        }
-    }
-}
-
 /// The answer of a shaper: whether the request is queued, and how long it has to wait.
 ///
 /// ```
@@ -203,10 +178,11 @@ impl Retry {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use = "an accepted reservation asks its holder to wait"]
 pub struct Reservation {
-    pub(crate) accepted: bool,
-    pub(crate) delay_us: u64,
-    pub(crate) retry_after_us: u64,
-    pub(crate) shadow_denied: bool,
+    accepted: bool,
+    delay_us: u64,
+    /// `None`: no wait will ever be long enough.
+    retry_after_us: Option<u64>,
+    shadow_denied: bool,
 }
 
 impl Reservation {
@@ -227,7 +203,7 @@ impl Reservation {
 
     /// After how long a refused request would be accepted. Zero when accepted, `None` for never.
     pub const fn retry_after(&self) -> Option<Duration> {
-        match self.retry_after_us() {
+        match self.retry_after_us {
             Some(us) => Some(Duration::from_micros(us)),
             None => None,
         }
@@ -235,7 +211,7 @@ impl Reservation {
 
     /// [`Reservation::retry_after`] in whole microseconds, rounded up.
     pub const fn retry_after_us(&self) -> Option<u64> {
-        if self.retry_after_us == NEVER { None } else { Some(self.retry_after_us) }
+        self.retry_after_us
     }
 
     /// Accepted without delay and without a queue.
@@ -246,7 +222,7 @@ impl Reservation {
     /// assert!(reservation.accepted() && reservation.delay().is_zero());
     /// ```
     pub const fn unlimited() -> Self {
-        Self::accept(0)
+        Self::at(0)
     }
 
     /// A refusal that no wait will change.
@@ -258,7 +234,7 @@ impl Reservation {
     /// assert_eq!(reservation.retry_after(), None);
     /// ```
     pub const fn blocked() -> Self {
-        Self::refuse(Retry::Never)
+        Self::refused(None)
     }
 
     /// A reservation that was made elsewhere.
@@ -271,10 +247,10 @@ impl Reservation {
     /// assert_eq!(reservation.delay(), Duration::from_millis(500));
     /// ```
     pub const fn at(delay_us: u64) -> Self {
-        Self::accept(delay_us)
+        Self { accepted: true, delay_us, retry_after_us: Some(0), shadow_denied: false }
     }
 
-    /// A refusal that was decided elsewhere; `None` for a cost that is never accepted.
+    /// A refusal; `None` for a cost that is never accepted.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -285,10 +261,7 @@ impl Reservation {
     /// assert_eq!(Reservation::refused(None), Reservation::blocked());
     /// ```
     pub const fn refused(retry_after_us: Option<u64>) -> Self {
-        Self::refuse(match retry_after_us {
-            Some(us) => Retry::After(us),
-            None => Retry::Never,
-        })
+        Self { accepted: false, delay_us: 0, retry_after_us, shadow_denied: false }
     }
 
     /// The same in shadow mode: accepted without delay, whatever the queue answered.
@@ -301,7 +274,7 @@ impl Reservation {
     /// assert!(!Reservation::at(500_000).in_shadow().shadow_denied()); // it would only have waited
     /// ```
     pub const fn in_shadow(self) -> Self {
-        Self { shadow_denied: !self.accepted, ..Self::accept(0) }
+        Self { shadow_denied: !self.accepted, ..Self::at(0) }
     }
 
     /// Whether it was accepted only because the queue is [tried out](Reservation::in_shadow).
@@ -313,14 +286,5 @@ impl Reservation {
     /// ```
     pub const fn shadow_denied(&self) -> bool {
         self.shadow_denied
-    }
-
-    pub(crate) const fn accept(delay_us: u64) -> Self {
-        Self { accepted: true, delay_us, retry_after_us: 0, shadow_denied: false }
-    }
-
-    pub(crate) const fn refuse(retry: Retry) -> Self {
-        let retry_after_us = retry.as_micros();
-        Self { accepted: false, delay_us: 0, retry_after_us, shadow_denied: false }
     }
 }

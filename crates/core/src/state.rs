@@ -217,7 +217,7 @@ impl State {
     /// ```
     pub fn reset(&mut self) {
         match self {
-            Self::Permits(permits) => permits.clear(),
+            Self::Permits(permits) => permits.held.clear(),
             _ => *self = Self::Empty,
         }
     }

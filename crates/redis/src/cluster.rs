@@ -102,7 +102,7 @@ impl SlotMapTask {
         // Either idle here, or moved into `probing`.
         let (mut probe, mut probing) = (Some(probe), None);
         while let Some(map) = self.map.get() {
-            if let Some(probe) = probe.take_if(|_| Instant::now() >= self.schedule.next()) {
+            if let Some(probe) = probe.take_if(|_| Instant::now() >= self.schedule.next) {
                 self.shared.counters.refreshes.add(1);
                 let known = map.endpoints().cloned().collect();
                 probing = Some(Box::pin(probe.probe(self.shared.clone(), known)));
@@ -124,7 +124,7 @@ impl SlotMapTask {
                     probing = None;
                     self.apply(ranges);
                 }
-                () = sleep_until(self.schedule.next()), if probe.is_some() => {}
+                () = sleep_until(self.schedule.next), if probe.is_some() => {}
                 Ok(()) = failures.changed() => self.schedule.failure(Instant::now()),
                 Some(redirected) = redirected.recv() => {
                     if redirected.why != Reason::TryAgain {

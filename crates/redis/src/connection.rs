@@ -34,7 +34,7 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + 
 pub(crate) struct Connection {
     inner: MultiplexedConnection,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
-    meter: Arc<Meter>,
+    pub(crate) meter: Arc<Meter>,
 }
 
 impl Connection {
@@ -49,7 +49,7 @@ impl Connection {
         };
         let wire =
             MeteredStream::connect(endpoint, access).await.map_err(|error| failed(&error))?;
-        let meter = wire.meter();
+        let meter = wire.meter.clone();
         // We send the handshake ourselves: its replies contain more than the crate passes on.
         let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
         let mut config = AsyncConnectionConfig::new()
@@ -129,10 +129,6 @@ impl Connection {
             Ok(value) => Ok(value),
             Err(error) => Err(error::from_connection(&error)),
         }
-    }
-
-    pub(crate) fn meter(&self) -> &Meter {
-        &self.meter
     }
 }
 

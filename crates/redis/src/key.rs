@@ -62,7 +62,10 @@ impl Keys {
     }
 
     /// One key per limit; those of one request have one tag.
-    pub(crate) fn for_limits(&self, limits: &[KeyedLimit<'_>]) -> Vec<Vec<u8>> {
+    pub(crate) fn for_limits<'a>(
+        &self,
+        limits: impl IntoIterator<Item = &'a KeyedLimit<'a>>,
+    ) -> Vec<Vec<u8>> {
         let of = |keyed: &KeyedLimit<'_>| {
             let letter = keyed.limit.state_letter();
             match keyed.scope.tag() {
@@ -71,7 +74,7 @@ impl Keys {
                 None => self.by_identifier(keyed.scope, keyed.key, letter),
             }
         };
-        limits.iter().map(of).collect()
+        limits.into_iter().map(of).collect()
     }
 
     /// The key of a limit whose identifier is the tag.

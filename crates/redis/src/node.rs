@@ -212,7 +212,7 @@ impl Node {
         loop {
             self.timer.arm(|| self.queue.next_due());
             // Woken only for a deadline before the timer's.
-            let wake_when = WakeWhen { enough: usize::MAX, alarm: self.timer.alarm() };
+            let wake_when = WakeWhen { enough: usize::MAX, alarm: self.timer.alarm };
             tokio::select! {
                 biased;
                 result = &mut done => return Some(result),

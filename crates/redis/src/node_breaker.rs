@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate::store_kit::{BreakerPass, BreakerSwitch, BreakerTarget};
-use tidegate::{BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply};
+use tidegate::{
+    BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply, StoreResult,
+};
 use tokio::time::Instant;
 
 use crate::error;
-use crate::queue::Queue;
-use crate::queue::{Pending, ReplyObserver, received};
+use crate::queue::{Pending, Queue, received};
 use crate::script_request::ScriptRequest;
 use crate::stats::Counters;
 
@@ -58,10 +59,14 @@ impl NodeBreaker {
         let (state, opened_total) = (self.switch.state(), self.switch.opened_total());
         NodeBreakerStatus { node, state, opened_total }
     }
-}
 
-impl ReplyObserver for NodeBreaker {
-    fn observe(self: Arc<Self>, pass: BreakerPass, pending: &Pending, error: Option<&StoreError>) {
+    /// Sees an answer of its node.
+    pub(crate) fn observe(
+        self: &Arc<Self>,
+        pass: BreakerPass,
+        pending: &Pending,
+        error: Option<&StoreError>,
+    ) {
         // A deadline shorter than what counts as slow says nothing about the node.
         let gave_up = matches!(
             error.map(StoreError::kind),
@@ -78,14 +83,13 @@ impl ReplyObserver for NodeBreaker {
         }
     }
 }
-
 impl BreakerTarget for NodeBreaker {
     fn switch(&self) -> &BreakerSwitch {
         &self.switch
     }
 
     /// Waits in the node's own queue, which is empty while the breaker is open.
-    fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
+    fn probe(&self) -> StoreResult<StoreReply> {
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((request, slot)) = probe else {
             return Reply::ready(Err(StoreError::new(

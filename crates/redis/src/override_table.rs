@@ -57,7 +57,8 @@ fn escape(into: &mut String, bytes: &[u8], is_plain: impl Fn(u8) -> bool) {
     }
 }
 
-fn unescape(text: &str) -> Option<Vec<u8>> {
+/// The bytes that a text with `%41` for `A` stands for.
+pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {

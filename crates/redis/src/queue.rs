@@ -2,7 +2,6 @@
 //! node cannot be reached.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -13,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::error;
+use crate::node_breaker::NodeBreaker;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::stats::Counters;
@@ -21,11 +21,6 @@ pub(crate) type ScriptResult = Result<ScriptReply, StoreError>;
 
 /// Receives the answer.
 pub(crate) type ReplyReceiver = oneshot::Receiver<ScriptResult>;
-
-/// Sees every answer of a node: its breaker.
-pub(crate) trait ReplyObserver: Send + Sync + fmt::Debug {
-    fn observe(self: Arc<Self>, pass: BreakerPass, pending: &Pending, error: Option<&StoreError>);
-}
 
 /// One pending request: its deadline, its attempts, and where its reply goes.
 #[derive(Debug)]
@@ -43,7 +38,7 @@ pub(crate) struct Pending {
     /// What was answered, while replicas have not confirmed it.
     pub(crate) held: Option<ScriptReply>,
     /// The breaker of its node, if that has one.
-    pub(crate) observer: Option<(Arc<dyn ReplyObserver>, BreakerPass)>,
+    pub(crate) observer: Option<(Arc<NodeBreaker>, BreakerPass)>,
     /// Counts as load of its pool while it is pending.
     _busy: Option<Arc<()>>,
     /// `None` once it was answered.

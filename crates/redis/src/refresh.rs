@@ -26,7 +26,8 @@ const FAILOVER_TAKES: Duration = Duration::from_secs(30);
 pub(crate) struct RefreshSchedule {
     /// The period without failures.
     every: Duration,
-    next: Instant,
+    /// When to refresh.
+    pub(crate) next: Instant,
     last: Option<Instant>,
     /// When this map first failed, and when it last did.
     failing: Option<(Instant, Instant)>,
@@ -35,11 +36,6 @@ pub(crate) struct RefreshSchedule {
 impl RefreshSchedule {
     pub(crate) fn new(every: Duration) -> Self {
         Self { every, next: Instant::now(), last: None, failing: None }
-    }
-
-    /// When to refresh.
-    pub(crate) const fn next(&self) -> Instant {
-        self.next
     }
 
     /// A call failed: the map may have changed.
@@ -162,7 +158,7 @@ mod tests {
         while *now < end {
             *now += Duration::from_millis(10);
             schedule.failure(*now);
-            if *now >= schedule.next() {
+            if *now >= schedule.next {
                 schedule.refreshed(*now, is_well, false);
                 count += 1;
             }
@@ -174,9 +170,9 @@ mod tests {
     fn long_trouble_is_looked_at_less_and_less_and_new_trouble_at_once() {
         for is_well in [false, true] {
             let mut schedule = RefreshSchedule::new(EVERY);
-            let mut now = schedule.next();
+            let mut now = schedule.next;
             schedule.refreshed(now, true, true);
-            assert!(schedule.next() >= now + EVERY / 2);
+            assert!(schedule.next >= now + EVERY / 2);
             for second in 0..FAILOVER_TAKES.as_secs() {
                 let count = refreshes(&mut schedule, &mut now, Duration::from_secs(1), is_well);
                 assert!((18..=50).contains(&count), "{count} in second {second}");
@@ -185,13 +181,13 @@ mod tests {
             let late = refreshes(&mut schedule, &mut now, Duration::from_secs(10), is_well);
             assert!((5..=21).contains(&late), "{late} in 10 s");
             schedule.changed(now);
-            assert!(schedule.next() <= now + WHILE_FAILING, "news");
+            assert!(schedule.next <= now + WHILE_FAILING, "news");
             refreshes(&mut schedule, &mut now, EVERY, is_well);
             schedule.refreshed(now, true, false);
             now += EVERY + EVERY;
             schedule.refreshed(now, true, false);
             schedule.failure(now);
-            assert!(schedule.next() <= now + WHILE_FAILING, "after a quiet");
+            assert!(schedule.next <= now + WHILE_FAILING, "after a quiet");
         }
     }
 }

@@ -6,7 +6,7 @@ use redis::{Cmd, Script, Value};
 use tidegate::{StoreError, StoreErrorKind};
 use tidegate_core::Timestamp;
 
-use crate::script_reply::{Numbers, ScriptReply};
+use crate::script_reply::ScriptReply;
 use crate::script_request::{ScriptKind, ScriptRequest};
 
 /// All files, in the order they need each other; see `lua/prelude.lua` for the function around most of them.
@@ -83,29 +83,23 @@ pub(crate) fn read<'a>(
     let Value::Array(values) = reply else {
         return Err(StoreError::new(StoreErrorKind::Protocol, "the script's reply is no list"));
     };
-    let mut numbers = values.into_iter();
-    let now = match Numbers::next(&mut numbers) {
-        Some(Ok(us)) => Timestamp::from_micros(us.max(0).cast_unsigned()),
-        _ => {
-            return Err(StoreError::new(
-                StoreErrorKind::Protocol,
-                "the script's reply has no time",
-            ));
-        }
+    let mut numbers = values.into_iter().map(number);
+    let Some(Ok(us)) = numbers.next() else {
+        return Err(StoreError::new(StoreErrorKind::Protocol, "the script's reply has no time"));
     };
+    let now = Timestamp::from_micros(us.max(0).cast_unsigned());
     requests.map(|request| request.expects.read(&mut numbers, now)).collect()
 }
 
-impl Numbers for std::vec::IntoIter<Value> {
-    fn next(&mut self) -> Option<Result<i64, String>> {
-        Some(match Iterator::next(self)? {
-            Value::Int(number) => Ok(number),
-            // Digits are a number that is too large for the script's.
-            Value::BulkString(bytes) => {
-                let text = String::from_utf8_lossy(&bytes);
-                text.parse().map_err(|_| text.into_owned())
-            }
-            other => Err(format!("{other:?}")),
-        })
+/// The number, or the text that stands in its place.
+fn number(value: Value) -> Result<i64, String> {
+    match value {
+        Value::Int(number) => Ok(number),
+        // Digits are a number that is too large for the script's.
+        Value::BulkString(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            text.parse().map_err(|_| text.into_owned())
+        }
+        other => Err(format!("{other:?}")),
     }
 }

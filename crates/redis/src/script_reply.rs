@@ -45,17 +45,11 @@ pub(crate) enum ScriptReply {
     Edges(Timestamp),
 }
 
-/// The numbers of a reply, in order.
-pub(crate) trait Numbers {
-    /// The next number, or the text that stands in its place.
-    fn next(&mut self) -> Option<Result<i64, String>>;
-}
-
 impl Expects {
-    /// Reads the answer. An outer error means that the numbers do not fit, and so neither will those after them.
+    /// Reads the answer from numbers, and texts where there is no number. An outer error means that the numbers do not fit, and so neither will those after them.
     pub(crate) fn read(
         &self,
-        numbers: &mut impl Numbers,
+        numbers: &mut impl Iterator<Item = Result<i64, String>>,
         now: Timestamp,
     ) -> Result<Result<ScriptReply, StoreError>, StoreError> {
         let mut next = || numbers.next().ok_or_else(|| nonsense("too short"));

@@ -2,8 +2,8 @@
 
 use tidegate::store_kit::with_probe_request;
 use tidegate::{
-    Charge, KeyedLimit, MultiCharge, Op, OverrideChange, ReadingReport, ReserveRequest,
-    StateUpdate, StoreRequest,
+    Charge, MultiCharge, Op, OverrideChange, ReadingReport, ReserveRequest, StateUpdate,
+    StoreRequest,
 };
 use tidegate_core::{Arrival, EXACT_MAX, Mode, Return, Timestamp};
 
@@ -40,17 +40,112 @@ pub(crate) struct ScriptRequest {
     pub(crate) expects: Expects,
 }
 
-impl ScriptRequest {
-    /// `around` is the caller's time, for the edges of calendar quotas; `now` the time of a replay.
-    pub(crate) fn from_store_request(
-        request: &StoreRequest<'_>,
-        keys: &Keys,
-        around: Timestamp,
-        now: Option<Timestamp>,
-    ) -> Self {
-        Self::with_keys(request, keys.for_limits(request.limits), around, now)
+/// Writes requests: under which keys, and at whose time.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    pub(crate) keys: Keys,
+    /// Scripts run at the caller's time instead of Redis' own.
+    pub(crate) replays: bool,
+}
+
+impl Scripts {
+    pub(crate) fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> ScriptRequest {
+        let keys = self.keys.for_limits(request.limits);
+        ScriptRequest::with_keys(request, keys, now, self.replay_time(now))
     }
 
+    pub(crate) fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> ScriptRequest {
+        let mut text = match charges.charge {
+            Charge::IfAllAdmit => "each".to_owned(),
+            Charge::Never => "look".to_owned(),
+            Charge::Refused => "left".to_owned(),
+        };
+        for charge in charges.limits {
+            text.push(':');
+            push_cost(&mut text, charge.cost);
+        }
+        text.push_str(" all 0");
+        let limits = || charges.limits.iter().map(|charge| &charge.keyed);
+        for keyed in limits() {
+            text.push(' ');
+            keyed.limit.write_script(now, &mut text);
+        }
+        let expects = Expects::Each(limits().map(|keyed| keyed.limit.ceiling()).collect());
+        let costs = charges.limits.iter().any(|charge| charge.cost > 0);
+        let charges = costs && charges.charge == Charge::IfAllAdmit;
+        let (keys, now) = (self.keys.for_limits(limits()), self.replay_time(now));
+        ScriptRequest { keys, text, now, charges, script: ScriptKind::Check, expects }
+    }
+
+    pub(crate) fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> ScriptRequest {
+        let mut text = match request.cancel {
+            None => "reserve all ".to_owned(),
+            Some(Arrival { ticks, frac, scale, tick_us }) => {
+                format!("cancel:{ticks}:{frac}:{scale}:{tick_us} all ")
+            }
+        };
+        push_cost(&mut text, request.cost);
+        text.push(' ');
+        request.shaper.write_script(&mut text);
+        let keys = vec![self.keys.by_identifier(request.scope, request.key, 'a')];
+        let (charges, now) = (request.cancel.is_none(), self.replay_time(now));
+        let expects = Expects::Reservation(*request.shaper);
+        ScriptRequest { keys, text, now, charges, script: ScriptKind::Check, expects }
+    }
+
+    /// Asks for the table of overrides, unless its version is the known one: see `lua/overrides.lua`.
+    pub(crate) fn load_overrides(&self, known: u64, now: Timestamp) -> ScriptRequest {
+        self.override_table(format!("load {known}"), now, Expects::Table)
+    }
+
+    /// Changes the table of overrides.
+    pub(crate) fn change_override(
+        &self,
+        change: &OverrideChange<'_>,
+        now: Timestamp,
+    ) -> ScriptRequest {
+        self.override_table(override_table::change_text(change), now, Expects::Change)
+    }
+
+    fn override_table(&self, text: String, now: Timestamp, expects: Expects) -> ScriptRequest {
+        let (key, now) = (self.keys.overrides(), self.replay_time(now));
+        ScriptRequest::by_source(ScriptKind::Overrides, key, text, now, expects)
+    }
+
+    /// Reports a reading: see `lua/adaptive.lua`.
+    pub(crate) fn report_reading(
+        &self,
+        report: &ReadingReport<'_>,
+        now: Timestamp,
+    ) -> ScriptRequest {
+        let text = format!("report {} {:x} {}", report.tick_us(), report.node, report.reading);
+        self.adaptive(report.scope, text, now, Expects::Readings)
+    }
+
+    /// Keeps the state that follows from the readings.
+    pub(crate) fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> ScriptRequest {
+        let before = update.before.map_or_else(|| "-".to_owned(), |tick| tick.to_string());
+        let text = format!("keep {} {before} {}", update.tick, update.text);
+        self.adaptive(update.scope, text, now, Expects::Change)
+    }
+
+    fn adaptive(
+        &self,
+        scope: &str,
+        text: String,
+        now: Timestamp,
+        expects: Expects,
+    ) -> ScriptRequest {
+        let (key, now) = (self.keys.adaptive(scope), self.replay_time(now));
+        ScriptRequest::by_source(ScriptKind::Adaptive, key, text, now, expects)
+    }
+
+    fn replay_time(&self, now: Timestamp) -> Option<Timestamp> {
+        self.replays.then_some(now)
+    }
+}
+
+impl ScriptRequest {
     /// A whole check in the slot of another request. Calendars have no part in it, and so no time.
     pub(crate) fn probe_beside(beside: &Self) -> Option<Self> {
         let key = key::probe(beside.keys.first()?);
@@ -59,6 +154,7 @@ impl ScriptRequest {
         })
     }
 
+    /// `around` is the caller's time, for the edges of calendar quotas; `now` the time of a replay.
     fn with_keys(
         request: &StoreRequest<'_>,
         keys: Vec<Vec<u8>>,
@@ -97,97 +193,9 @@ impl ScriptRequest {
         Self { keys, text, now, charges, script: ScriptKind::Check, expects }
     }
 
-    /// `limits` are those of `charges`.
-    pub(crate) fn from_charges(
-        charges: &MultiCharge<'_>,
-        limits: &[KeyedLimit<'_>],
-        keys: &Keys,
-        around: Timestamp,
-        now: Option<Timestamp>,
-    ) -> Self {
-        let mut text = match charges.charge {
-            Charge::IfAllAdmit => "each".to_owned(),
-            Charge::Never => "look".to_owned(),
-            Charge::Refused => "left".to_owned(),
-        };
-        for charge in charges.limits {
-            text.push(':');
-            push_cost(&mut text, charge.cost);
-        }
-        text.push_str(" all 0");
-        for keyed in limits {
-            text.push(' ');
-            keyed.limit.write_script(around, &mut text);
-        }
-        let expects = Expects::Each(limits.iter().map(|keyed| keyed.limit.ceiling()).collect());
-        let costs = charges.limits.iter().any(|charge| charge.cost > 0);
-        let charges = costs && charges.charge == Charge::IfAllAdmit;
-        let keys = keys.for_limits(limits);
-        Self { keys, text, now, charges, script: ScriptKind::Check, expects }
-    }
-
-    pub(crate) fn from_reserve(
-        request: &ReserveRequest<'_>,
-        keys: &Keys,
-        now: Option<Timestamp>,
-    ) -> Self {
-        let mut text = match request.cancel {
-            None => "reserve all ".to_owned(),
-            Some(Arrival { ticks, frac, scale, tick_us }) => {
-                format!("cancel:{ticks}:{frac}:{scale}:{tick_us} all ")
-            }
-        };
-        push_cost(&mut text, request.cost);
-        text.push(' ');
-        request.shaper.write_script(&mut text);
-        let keys = vec![keys.by_identifier(request.scope, request.key, 'a')];
-        let charges = request.cancel.is_none();
-        let expects = Expects::Reservation(*request.shaper);
-        Self { keys, text, now, charges, script: ScriptKind::Check, expects }
-    }
-
     /// Announces a node: see `lua/nodes.lua`.
     pub(crate) fn announcement(key: Vec<u8>, text: String) -> Self {
         Self::by_source(ScriptKind::Nodes, key, text, None, Expects::Nodes)
-    }
-
-    /// Asks for the table of overrides, unless its version is the known one: see `lua/overrides.lua`.
-    pub(crate) fn load_overrides(keys: &Keys, known: u64, now: Option<Timestamp>) -> Self {
-        let text = format!("load {known}");
-        Self::by_source(ScriptKind::Overrides, keys.overrides(), text, now, Expects::Table)
-    }
-
-    /// Changes the table of overrides.
-    pub(crate) fn change_override(
-        keys: &Keys,
-        change: &OverrideChange<'_>,
-        now: Option<Timestamp>,
-    ) -> Self {
-        let text = override_table::change_text(change);
-        Self::by_source(ScriptKind::Overrides, keys.overrides(), text, now, Expects::Change)
-    }
-
-    /// Reports a reading: see `lua/adaptive.lua`.
-    pub(crate) fn report_reading(
-        keys: &Keys,
-        report: &ReadingReport<'_>,
-        now: Option<Timestamp>,
-    ) -> Self {
-        let text = format!("report {} {:x} {}", report.tick_us(), report.node, report.reading);
-        let key = keys.adaptive(report.scope);
-        Self::by_source(ScriptKind::Adaptive, key, text, now, Expects::Readings)
-    }
-
-    /// Keeps the state that follows from the readings.
-    pub(crate) fn keep_state(
-        keys: &Keys,
-        update: &StateUpdate<'_>,
-        now: Option<Timestamp>,
-    ) -> Self {
-        let before = update.before.map_or_else(|| "-".to_owned(), |tick| tick.to_string());
-        let text = format!("keep {} {before} {}", update.tick, update.text);
-        let key = keys.adaptive(update.scope);
-        Self::by_source(ScriptKind::Adaptive, key, text, now, Expects::Change)
     }
 
     /// A request to one of the scripts that are sent by source, on one key.

@@ -9,7 +9,8 @@ use tidegate::store_kit::{OwnedMultiCharge, OwnedRequest};
 use tidegate::{
     Changed, Coordination, KeyedLimit, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
     ReadingReport, RemoteStore, Replicas, Reply, ReserveReply, ReserveRequest, StateUpdate, Store,
-    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, TickReadings,
+    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
+    TickReadings,
 };
 use tidegate_core::{Decision, Timestamp};
 
@@ -19,7 +20,7 @@ use crate::node_breaker::NodeBreakerStatus;
 use crate::nodes::Nodes;
 use crate::options::RedisOptions;
 use crate::script_reply::ScriptReply;
-use crate::script_request::ScriptRequest;
+use crate::script_request::{ScriptRequest, Scripts};
 
 /// The shortest deadline of a table of overrides: it can be megabytes.
 const TABLE_DEADLINE_MIN: Duration = Duration::from_secs(1);
@@ -45,9 +46,7 @@ const READING_DEADLINE_MIN: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct RedisStore {
     client: Client,
-    keys: Keys,
-    /// Whether the caller's time goes for Redis' own.
-    replays: bool,
+    scripts: Scripts,
     nodes: Nodes,
 }
 
@@ -77,7 +76,7 @@ impl RedisStore {
         // A replay is no node of a fleet.
         let announces = announces && !replays;
         let nodes = if announces { Nodes::announce(&client, &keys) } else { Nodes::default() };
-        Ok(Self { client, keys, replays, nodes })
+        Ok(Self { client, scripts: Scripts { keys, replays }, nodes })
     }
 
     /// What the store's client has done so far.
@@ -131,15 +130,9 @@ impl RedisStore {
         self.client.breakers()
     }
 
-    /// The time that goes for Redis' own in a replay.
-    fn replay_time(&self, now: Timestamp) -> Option<Timestamp> {
-        self.replays.then_some(now)
-    }
-
     /// The same store over another client. It is the same node, and announced once.
     fn over(&self, client: Client) -> Arc<dyn Store> {
-        let (keys, nodes) = (self.keys.clone(), self.nodes.clone());
-        Arc::new(Self { client, keys, replays: self.replays, nodes })
+        Arc::new(Self { client, scripts: self.scripts.clone(), nodes: self.nodes.clone() })
     }
 
     /// Sends a request. One with calendar quotas may have to be sent again for Redis' own time: the caller's clock may be
@@ -149,7 +142,7 @@ impl RedisStore {
         script: ScriptRequest,
         again: Option<impl FnOnce(Timestamp) -> ScriptRequest + Send + 'static>,
         read: fn(ScriptReply) -> Result<T, StoreError>,
-    ) -> Reply<'static, T, StoreError> {
+    ) -> StoreResult<T> {
         let due = self.client.due();
         let answer = match self.client.submit(script, due) {
             Ok(answer) => answer,
@@ -173,18 +166,14 @@ impl RedisStore {
         request: ScriptRequest,
         deadline_min: Duration,
         read: fn(ScriptReply) -> Result<T, StoreError>,
-    ) -> Reply<'static, T, StoreError> {
+    ) -> StoreResult<T> {
         let answer = self.client.submit(request, self.client.within_at_least(deadline_min).due());
         Reply::later(async move { read(answer?.await?) })
     }
 }
 
 impl Store for RedisStore {
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         if !request.is_valid() {
             let why = "expected 1 to 16 limits, and no key twice in a scope";
             return refused(StoreErrorKind::BadRequest, why);
@@ -194,64 +183,34 @@ impl Store for RedisStore {
                        or with one tag";
             return refused(StoreErrorKind::BadRequest, why);
         }
-        let replays = self.replays;
         let again = has_edges(request.limits).then(|| {
-            let (request, keys) = (OwnedRequest::from_request(request), self.keys.clone());
-            move |now| {
-                request.with(|request| {
-                    ScriptRequest::from_store_request(request, &keys, now, replays.then_some(now))
-                })
-            }
+            let (request, scripts) = (OwnedRequest::from_request(request), self.scripts.clone());
+            move |now| request.with(|request| scripts.decide(request, now))
         });
-        let script =
-            ScriptRequest::from_store_request(request, &self.keys, now, replays.then_some(now));
-        self.submit(script, again, ScriptReply::into_decided)
+        self.submit(self.scripts.decide(request, now), again, ScriptReply::into_decided)
     }
 
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         let limits = match charges.checked_limits() {
             Ok(limits) => limits,
             Err(error) => return Reply::ready(Err(error)),
         };
-        let replays = self.replays;
-        let script =
-            ScriptRequest::from_charges(charges, &limits, &self.keys, now, replays.then_some(now));
+        let script = self.scripts.decide_each(charges, now);
         if self.client.is_cluster() && !script.is_in_one_slot() {
             let why = "what is charged in one step of a cluster has to share a slot: give the policies one tag";
             return refused(StoreErrorKind::Apart, why);
         }
         let again = has_edges(&limits).then(|| {
-            let (charges, keys) = (OwnedMultiCharge::from_charges(charges), self.keys.clone());
-            move |now| {
-                charges.with(|charges| {
-                    let limits: Vec<_> = charges.limits.iter().map(|charge| charge.keyed).collect();
-                    ScriptRequest::from_charges(
-                        charges,
-                        &limits,
-                        &keys,
-                        now,
-                        replays.then_some(now),
-                    )
-                })
-            }
+            let charges = OwnedMultiCharge::from_charges(charges);
+            let scripts = self.scripts.clone();
+            move |now| charges.with(|charges| scripts.decide_each(charges, now))
         });
         self.submit(script, again, ScriptReply::into_each)
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
-        let script = ScriptRequest::from_reserve(request, &self.keys, self.replay_time(now));
-        match self.client.submit(script, self.client.due()) {
-            Ok(answer) => Reply::later(async { answer.await?.into_reserved() }),
-            Err(error) => Reply::ready(Err(error)),
-        }
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
+        let script = self.scripts.reserve(request, now);
+        self.submit(script, None::<fn(_) -> _>, ScriptReply::into_reserved)
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
@@ -271,25 +230,17 @@ impl RemoteStore for RedisStore {
 }
 
 impl OverrideStore for RedisStore {
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
-        let request = ScriptRequest::load_overrides(&self.keys, known, self.replay_time(now));
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
+        let request = self.scripts.load_overrides(known, now);
         self.submit_in_background(request, TABLE_DEADLINE_MIN, ScriptReply::into_table)
     }
 
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
         let otherwise = match change {
             OverrideChange::Remove { .. } => Changed::NotThere,
             OverrideChange::Set { .. } => Changed::Full,
         };
-        let request = ScriptRequest::change_override(&self.keys, change, self.replay_time(now));
+        let request = self.scripts.change_override(change, now);
         let changed =
             self.submit_in_background(request, TABLE_DEADLINE_MIN, ScriptReply::into_changed);
         Reply::later(async move {
@@ -303,23 +254,19 @@ impl Coordination for RedisStore {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError> {
+    ) -> StoreResult<TickReadings> {
         if let Err(error) = report.validate() {
             return Reply::ready(Err(error));
         }
-        let request = ScriptRequest::report_reading(&self.keys, report, self.replay_time(now));
+        let request = self.scripts.report_reading(report, now);
         self.submit_in_background(request, READING_DEADLINE_MIN, ScriptReply::into_readings)
     }
 
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
+    fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool> {
         if let Err(error) = update.validate() {
             return Reply::ready(Err(error));
         }
-        let request = ScriptRequest::keep_state(&self.keys, update, self.replay_time(now));
+        let request = self.scripts.keep_state(update, now);
         self.submit_in_background(request, READING_DEADLINE_MIN, ScriptReply::into_changed)
     }
 
@@ -328,7 +275,7 @@ impl Coordination for RedisStore {
     }
 }
 
-fn refused<T: Send>(kind: StoreErrorKind, why: &'static str) -> Reply<'static, T, StoreError> {
+fn refused<T: Send>(kind: StoreErrorKind, why: &'static str) -> StoreResult<T> {
     Reply::ready(Err(StoreError::new(kind, why)))
 }
 

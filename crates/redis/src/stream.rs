@@ -23,7 +23,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 /// A stream with its meter.
 pub(crate) struct MeteredStream {
     stream: Box<dyn Stream>,
-    meter: Arc<Meter>,
+    pub(crate) meter: Arc<Meter>,
 }
 
 /// What went over a wire. Its two ends are polled by one task.
@@ -63,10 +63,6 @@ impl MeteredStream {
             }
         };
         Ok(Self { stream, meter: Arc::default() })
-    }
-
-    pub(crate) fn meter(&self) -> Arc<Meter> {
-        self.meter.clone()
     }
 }
 

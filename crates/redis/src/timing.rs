@@ -10,15 +10,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
-    alarm: Option<Instant>,
+    /// When it will fire.
+    pub(crate) alarm: Option<Instant>,
 }
 
 impl Timer {
-    /// When it will fire.
-    pub(crate) const fn alarm(&self) -> Option<Instant> {
-        self.alarm
-    }
-
     /// Sets it if it is not set. In a steady stream of requests that is once in a deadline, not once for each.
     pub(crate) fn arm(&mut self, next: impl FnOnce() -> Option<Instant>) {
         if self.alarm.is_none()

@@ -8,6 +8,7 @@ use tidegate::StoreError;
 
 use crate::access::bad_url as bad;
 use crate::endpoint::{Endpoint, Login, TlsFiles, Topology};
+use crate::override_table::unescape;
 
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
@@ -214,13 +215,7 @@ fn parameters(query: &str) -> Result<Parameters, StoreError> {
 
 /// `%2F` and the like.
 fn decoded(text: &str) -> Result<String, StoreError> {
-    let mut pieces = text.split('%');
-    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
-    for piece in pieces {
-        let byte = piece.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(byte.ok_or_else(|| bad("% sign: expected two hex digits after it"))?);
-        bytes.extend_from_slice(&piece.as_bytes()[2..]);
-    }
+    let bytes = unescape(text).ok_or_else(|| bad("% sign: expected two hex digits after it"))?;
     String::from_utf8(bytes).map_err(|_| bad("% signs: expected UTF-8"))
 }
 

@@ -8,7 +8,7 @@ use tidegate::{
     Changed, Clock, Coordination, Decision, MemoryStore, MultiCharge, OverrideChange,
     OverrideStore, OverrideTable, ReadingReport, RemoteStore, Reply, ReserveReply, ReserveRequest,
     StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
-    TickReadings, Timestamp,
+    StoreResult, TickReadings, Timestamp,
 };
 
 /// How a store answers.
@@ -61,7 +61,7 @@ impl Scripted {
     fn reply<T: Send + Unpin + 'static>(
         &self,
         answer: impl FnOnce(&MemoryStore) -> Result<T, StoreError>,
-    ) -> Reply<'static, T, StoreError> {
+    ) -> StoreResult<T> {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         let error = |trouble| Err(StoreError::new(trouble, "as told"));
         let later = |answer, after| {
@@ -91,27 +91,15 @@ impl Scripted {
 }
 
 impl Store for Scripted {
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         self.reply(|memory| memory.decide(request, now).now())
     }
 
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         self.reply(|memory| memory.decide_each(charges, now).now())
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.reply(|memory| memory.reserve(request, now).now())
     }
 
@@ -127,33 +115,21 @@ impl Coordination for Scripted {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError> {
+    ) -> StoreResult<TickReadings> {
         self.reply(|memory| memory.report_reading(report, now).now())
     }
 
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
+    fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool> {
         self.reply(|memory| memory.keep_state(update, now).now())
     }
 }
 
 impl OverrideStore for Scripted {
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
         self.reply(|memory| memory.overrides(known, now).now())
     }
 
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
         self.reply(|memory| memory.change_override(change, now).now())
     }
 }

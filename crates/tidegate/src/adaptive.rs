@@ -50,10 +50,8 @@ mod target;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-
-use tidegate_core::Timestamp;
 
 pub use self::draft::Draft;
 pub use self::governor::Status;
@@ -70,6 +68,7 @@ use self::sharing::Sharing;
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
 use crate::store::Store;
+use crate::sync::lock;
 
 /// How often limits are set.
 const TICK: Duration = Duration::from_secs(1);
@@ -221,7 +220,7 @@ impl Adaptive {
         let before = governors.get(name).map(|it| &**it);
         let governor = Governor::new(name, units, rule, before)?;
         governor.take_over(before);
-        let effective = governor.effective().clone();
+        let effective = governor.effective.clone();
         governors.insert(name.to_owned(), Arc::new(governor));
         Ok(effective)
     }
@@ -261,7 +260,7 @@ impl Adaptive {
     ) -> Effective {
         let mut urls = lock(&self.state.urls);
         let before = urls.get(name);
-        let effective = before.map_or_else(Effective::default, UrlGovernor::effective);
+        let effective = before.map_or_else(Effective::default, |it| it.effective.clone());
         let next = UrlGovernor::new(effective.clone(), units, ramp, target, mode);
         next.take_over(before);
         urls.insert(name.to_owned(), next);
@@ -282,9 +281,8 @@ impl Adaptive {
     /// # Ok::<(), tidegate::adaptive::AdaptiveError>(())
     /// ```
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
-        lock(&self.state.governors)
-            .retain(|name, it| keep(name) || clear_effective(it.effective()));
-        lock(&self.state.urls).retain(|name, it| keep(name) || clear_effective(&it.effective()));
+        lock(&self.state.governors).retain(|name, it| keep(name) || clear_effective(&it.effective));
+        lock(&self.state.urls).retain(|name, it| keep(name) || clear_effective(&it.effective));
         lock(&self.state.targets).retain(|_, target| target.is_held());
     }
 
@@ -390,13 +388,4 @@ impl fmt::Debug for Adaptive {
 fn clear_effective(effective: &Effective) -> bool {
     effective.clear();
     false
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The clock's steady time as a timestamp.
-fn steady(clock: &dyn Clock) -> Timestamp {
-    Timestamp::from_micros(clock.steady_us())
 }

@@ -23,7 +23,8 @@ const IPV4_OFFSET: u32 = 96;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cidr {
     bits: u128,
-    prefix: u32,
+    /// Of how many bits it is, of 128 in both families.
+    pub(crate) prefix: u32,
 }
 
 /// A text that is no network.
@@ -65,11 +66,6 @@ impl Cidr {
     pub(crate) fn widened(self, prefix: u32) -> Option<Self> {
         let fits = prefix <= self.prefix && (!self.is_ipv4() || prefix >= IPV4_OFFSET);
         fits.then(|| Self { bits: self.bits & mask(prefix), prefix })
-    }
-
-    /// Of how many bits it is, of 128 in both families.
-    pub(crate) const fn prefix(&self) -> u32 {
-        self.prefix
     }
 
     /// A key that is an address or a network, as clients of IPv6 are counted.

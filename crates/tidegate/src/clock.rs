@@ -68,7 +68,12 @@ fn steady_us() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     let now = Instant::now();
     let passed = now.saturating_duration_since(*ORIGIN.get_or_init(|| now));
-    u64::try_from(passed.as_micros()).unwrap_or(u64::MAX)
+    micros(passed)
+}
+
+/// Whole microseconds, as many as a `u64` holds.
+pub(crate) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A clock that stands still until it is moved. Clones share their time.

@@ -11,6 +11,7 @@ mod overrides;
 mod policies;
 mod question;
 mod queued;
+mod step;
 mod stores;
 mod together;
 
@@ -140,10 +141,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn ask(&self, check: &Check<'_>, op: Op) -> Reply<'_, Answer<'_>, CheckError> {
-        match self.policy(check.policy) {
-            Ok(policy) => policy.ask(check.key, check.cost, op),
-            Err(error) => Reply::ready(Err(error)),
-        }
+        self.policy(check.policy)
+            .map_or_else(Reply::failed, |policy| policy.ask(check.key, check.cost, op))
     }
 
     /// Whether a question can be asked, without asking it: for callers that charge several or none.
@@ -195,10 +194,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn acquire_for(&self, check: &Check<'_>) -> Reply<'_, Acquired<Answer<'_>>, CheckError> {
-        match self.policy(check.policy) {
-            Ok(policy) => policy.acquire(check.key, check.cost),
-            Err(error) => Reply::ready(Err(error)),
-        }
+        self.policy(check.policy)
+            .map_or_else(Reply::failed, |policy| policy.acquire(check.key, check.cost))
     }
 
     /// Releases a permit, whatever its cost: that of the check does not matter here. Releasing twice does no harm, as ids
@@ -215,10 +212,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn release(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, (), CheckError> {
-        match self.policy(check.policy) {
-            Ok(policy) => policy.release(check.key, permit),
-            Err(error) => Reply::ready(Err(error)),
-        }
+        self.policy(check.policy)
+            .map_or_else(Reply::failed, |policy| policy.release(check.key, permit))
     }
 
     /// The store that permits are kept in.
@@ -242,10 +237,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&self, check: &Check<'_>) -> Reply<'_, Reservation, CheckError> {
-        match self.policy(check.policy) {
-            Ok(policy) => policy.reserve(check.key, check.cost),
-            Err(error) => Reply::ready(Err(error)),
-        }
+        self.policy(check.policy)
+            .map_or_else(Reply::failed, |policy| policy.reserve(check.key, check.cost))
     }
 
     /// The policies by name, in order.

@@ -77,7 +77,8 @@ pub use store::{
     Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op,
     OverrideChange, OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, Replicas,
     ReserveReply, ReserveRequest, Scope, Source, StateUpdate, Store, StoreError, StoreErrorKind,
-    StoreExtensions, StoreReply, StoreRequest, StoredOverride, TickReadings, Unconfirmed,
+    StoreExtensions, StoreReply, StoreRequest, StoreResult, StoredOverride, TickReadings,
+    Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, GrantRequest, LeakyBucket,

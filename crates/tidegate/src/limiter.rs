@@ -240,9 +240,8 @@ impl<C: Clock> Limiter<C> {
                 key: key.into(),
                 limit: limit.clone(),
             });
-            let permit = answer
-                .allowed()
-                .then(|| Permit::new(keys.store.clone(), held.into_iter().collect()));
+            let held = held.into_iter().collect();
+            let permit = answer.allowed().then(|| Permit::new(keys.store.clone(), held, false));
             Acquired { answer, permit }
         })
     }

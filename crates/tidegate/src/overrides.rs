@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
-
-use tidegate_core::Limit;
+use std::sync::{PoisonError, RwLock};
 
 use crate::cidr::Cidr;
 use crate::clock::Clock;
@@ -34,14 +32,12 @@ impl<T> Overrides<T> {
 
     /// For every key in a network, in place of what that had.
     pub(crate) fn insert_for(&mut self, network: Cidr, value: T) {
-        let at = self.by_network.partition_point(|(prefix, _)| *prefix > network.prefix());
-        let is_known = self.by_network.get(at).is_some_and(|(it, _)| *it == network.prefix());
-        if !is_known {
-            self.by_network.insert(at, (network.prefix(), HashMap::new()));
-        }
-        if let Some((_, networks)) = self.by_network.get_mut(at) {
-            networks.insert(network, value);
-        }
+        let longest_first = |(prefix, _): &(u32, _)| network.prefix.cmp(prefix);
+        let at = self.by_network.binary_search_by(longest_first).unwrap_or_else(|at| {
+            self.by_network.insert(at, (network.prefix, HashMap::new()));
+            at
+        });
+        self.by_network[at].1.insert(network, value);
     }
 
     /// The value of a key.
@@ -83,27 +79,20 @@ pub(crate) struct RunTimeTable {
 }
 
 /// An override that may end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TimedOverride {
-    own: SharedOverride,
+    /// Its limit is shared with the answers that it bound, since the table may be replaced under them.
+    own: OverrideInForce<'static>,
     /// By the steady clock.
     until_us: Option<u64>,
-}
-
-/// The limit is shared with the answers that it bound, since the table may be replaced under them.
-#[derive(Clone, Debug)]
-enum SharedOverride {
-    Limit(Arc<Limit>),
-    Allow,
-    Block,
 }
 
 impl TimedOverride {
     pub(crate) fn new(own: Override, until_us: Option<u64>) -> Self {
         let own = match own {
-            Override::Limit(limit) => SharedOverride::Limit(Arc::new(limit)),
-            Override::Allow => SharedOverride::Allow,
-            Override::Block => SharedOverride::Block,
+            Override::Limit(limit) => OverrideInForce::Limit(BindingLimit::shared(limit.into())),
+            Override::Allow => OverrideInForce::Allow,
+            Override::Block => OverrideInForce::Block,
         };
         Self { own, until_us }
     }
@@ -120,13 +109,7 @@ impl RunTimeTable {
         let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
         let holds =
             |it: &TimedOverride| it.until_us.is_none_or(|until_us| clock.steady_us() < until_us);
-        by_key.find(key, holds).map(|it| match &it.own {
-            SharedOverride::Limit(limit) => {
-                OverrideInForce::Limit(BindingLimit::shared(limit.clone()))
-            }
-            SharedOverride::Allow => OverrideInForce::Allow,
-            SharedOverride::Block => OverrideInForce::Block,
-        })
+        by_key.find(key, holds).map(|it| it.own.clone())
     }
 
     pub(crate) fn replace(&self, by_key: Overrides<TimedOverride>) {

@@ -8,8 +8,7 @@ use tidegate_core::{Limit, Mode, Timestamp};
 
 pub(crate) use self::id::HeldPermits;
 pub use self::id::{BadPermitId, PermitId};
-use crate::reply::Reply;
-use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreReply, StoreRequest};
+use crate::store::{KeyedLimit, Op, Scope, Store, StoreReply, StoreRequest, StoreResult};
 
 /// The answer to an `acquire`.
 ///
@@ -64,14 +63,8 @@ pub(crate) struct Held {
 }
 
 impl Permit {
-    pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>) -> Self {
-        Self { store, held, is_fallback: false }
-    }
-
-    /// The same, from the local fallback if `is_fallback`.
-    pub(crate) fn with_fallback(mut self, is_fallback: bool) -> Self {
-        self.is_fallback = is_fallback;
-        self
+    pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>, is_fallback: bool) -> Self {
+        Self { store, held, is_fallback }
     }
 
     /// Turns the permit into an id that can be written as text. It is then released only by
@@ -109,7 +102,7 @@ impl Drop for Permit {
 }
 
 impl Held {
-    pub(crate) fn release(&self, store: &dyn Store) -> Reply<'static, StoreReply, StoreError> {
+    pub(crate) fn release(&self, store: &dyn Store) -> StoreResult<StoreReply> {
         let Self { permits, scope, key, limit } = self;
         let limits = [KeyedLimit { scope, key, limit }];
         let (cost, op) = (permits.cost, Op::Release { permit_id: permits.id });
@@ -126,8 +119,7 @@ mod retry {
     use std::time::Duration;
 
     use super::Held;
-    use crate::reply::Reply;
-    use crate::store::{Store, StoreError, StoreReply};
+    use crate::store::{Store, StoreReply, StoreResult};
 
     /// How long to wait before each further attempt: long enough, in all, for a breaker to close or a replica to be
     /// promoted.
@@ -140,7 +132,7 @@ mod retry {
 
     /// Sends a release again if it fails, in the background, as long as there is a runtime.
     pub(super) fn release_in_background(
-        reply: Reply<'static, StoreReply, StoreError>,
+        reply: StoreResult<StoreReply>,
         store: &Arc<dyn Store>,
         held: Held,
     ) {

@@ -11,11 +11,10 @@ use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
 use crate::cidr::Cidr;
 use crate::effective::Effective;
 use crate::engine::BindingLimit;
-use crate::overrides::{Overrides, RunTimeTable};
-use crate::store::{Replicas, Scope};
+use crate::overrides::Overrides;
+use crate::store::Replicas;
 
 pub(crate) use self::compiled::{Compiled, CompiledKind};
-use self::compiled::{check_lease, check_members};
 pub use self::problem::PolicyProblem;
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
@@ -36,16 +35,23 @@ pub use self::problem::PolicyProblem;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a policy limits nothing until it is given to an engine"]
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: Overrides<Override>,
-    on_store_error: OnStoreError,
-    deny_cache: bool,
-    lease: bool,
-    replicas: Option<Replicas>,
-    deadline: Option<Duration>,
-    shadow: bool,
     tag: Option<String>,
+    options: PolicyOptions,
+}
+
+/// How a policy asks its store, and what it does without it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PolicyOptions {
+    pub(crate) on_store_error: OnStoreError,
+    pub(crate) deny_cache: bool,
+    pub(crate) lease: bool,
+    pub(crate) replicas: Option<Replicas>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) shadow: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -133,6 +139,7 @@ pub enum Override {
 }
 
 /// The override that holds for a key, of the policy or of run time.
+#[derive(Clone, Debug)]
 pub(crate) enum OverrideInForce<'a> {
     Limit(BindingLimit<'a>),
     Allow,
@@ -176,14 +183,14 @@ impl FromStr for Override {
 /// ```
 /// use std::time::Duration;
 /// use tidegate::{Engine, OnStoreError, Policy, Source};
-/// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
+/// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, StoreResult, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
 /// # #[derive(Debug)]
 /// # struct Down;
 /// # impl Store for Down {
-/// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+/// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> StoreResult<StoreReply> {
 /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
 /// #     }
-/// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+/// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> StoreResult<ReserveReply> {
 /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
 /// #     }
 /// # }
@@ -276,17 +283,15 @@ impl Policy {
     }
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
-        Self {
-            kind,
-            overrides: Overrides::default(),
+        let options = PolicyOptions {
             on_store_error: OnStoreError::default(),
             deny_cache: true,
             lease: false,
             replicas: None,
             deadline: None,
             shadow: false,
-            tag: None,
-        }
+        };
+        Self { kind, overrides: Overrides::default(), tag: None, options }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -298,7 +303,6 @@ impl Policy {
     /// let same = PolicyProblem::SameName("hour".to_owned());
     /// assert_eq!(built.err().map(|error| error.problem), Some(same)); // or answers would be ambiguous
     /// ```
-    #[must_use]
     pub fn limit(
         self,
         name: impl Into<String>,
@@ -322,7 +326,6 @@ impl Policy {
     /// assert_eq!(sign_up(b"203.0.113.10")?.decision.remaining(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn limit_by(
         self,
         name: impl Into<String>,
@@ -366,7 +369,6 @@ impl Policy {
     /// assert!(answer.limit.is_some_and(|limit| limit.units() == 5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn adaptive(mut self, limit: &str, effective: &Effective) -> Self {
         let problem = match &mut self.kind {
             Ok(Kind::Shaper(_)) => PolicyProblem::AdaptiveShaper,
@@ -396,7 +398,6 @@ impl Policy {
     /// assert!(!engine.check("login", "scraper").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
         self.overrides.insert(key.as_ref(), instead);
         self
@@ -419,7 +420,6 @@ impl Policy {
     /// assert_eq!((limit("203.0.113.9")?, limit("user-42")?), (5, 5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn with_override_for(mut self, network: Cidr, instead: Override) -> Self {
         self.overrides.insert_for(network, instead);
         self
@@ -430,14 +430,14 @@ impl Policy {
     /// ```
     /// # use std::time::Duration;
     /// # use tidegate::{Engine, OnStoreError, Policy};
-    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
+    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, StoreResult, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
     /// # #[derive(Debug)]
     /// # struct Down;
     /// # impl Store for Down {
-    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> StoreResult<StoreReply> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
-    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> StoreResult<ReserveReply> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
     /// # }
@@ -448,9 +448,8 @@ impl Policy {
     /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(60)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
-        self.on_store_error = on_store_error;
+        self.options.on_store_error = on_store_error;
         self
     }
 
@@ -463,9 +462,8 @@ impl Policy {
     /// // Support gives units back on other nodes, and callers must notice at once.
     /// let exports = Policy::all().limit("day", "quota 20/day").deny_cache(false);
     /// ```
-    #[must_use]
     pub fn deny_cache(mut self, deny_cache: bool) -> Self {
-        self.deny_cache = deny_cache;
+        self.options.deny_cache = deny_cache;
         self
     }
 
@@ -484,9 +482,8 @@ impl Policy {
     /// assert!(Engine::builder().policy("uploads", uploads).build().is_ok());
     /// assert!(Engine::builder().policy("exports", exports).build().is_err()); // what is in flight cannot be lent
     /// ```
-    #[must_use]
     pub fn lease(mut self, lease: bool) -> Self {
-        self.lease = lease;
+        self.options.lease = lease;
         self
     }
 
@@ -500,9 +497,8 @@ impl Policy {
     /// let confirmed = Replicas { unconfirmed: Unconfirmed::Deny, ..Replicas::default() };
     /// let sms = Policy::all().limit("day", "quota 5/day").replicas(confirmed);
     /// ```
-    #[must_use]
     pub fn replicas(mut self, replicas: Replicas) -> Self {
-        self.replicas = Some(replicas);
+        self.options.replicas = Some(replicas);
         self
     }
 
@@ -519,7 +515,6 @@ impl Policy {
     /// # assert!(engine.check("route", "/search").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn tagged(mut self, tag: impl Into<String>) -> Self {
         self.tag = Some(tag.into());
         self
@@ -535,10 +530,9 @@ impl Policy {
     /// // A batch job would rather wait than be answered by this node alone.
     /// let exports = Policy::all().limit("", "5000/h").deadline(Duration::from_millis(500));
     /// ```
-    #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         let (least, most) = (crate::deadline::MIN, crate::deadline::MAX);
-        self.deadline = Some(deadline.clamp(least, most));
+        self.options.deadline = Some(deadline.clamp(least, most));
         self
     }
 
@@ -554,61 +548,9 @@ impl Policy {
     /// assert!(second.decision.allowed() && second.shadow_denied);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn shadow(mut self, shadow: bool) -> Self {
-        self.shadow = shadow;
+        self.options.shadow = shadow;
         self
-    }
-
-    /// Checks the policy as a whole, under its name.
-    pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
-        let kind = match self.kind? {
-            Kind::Shaper(limit) => {
-                if self.overrides.values().any(|instead| matches!(instead, Override::Limit(_))) {
-                    return Err(PolicyProblem::OverrideOfMany);
-                }
-                CompiledKind::Shaper(Scope::named(policy, ""), limit)
-            }
-            Kind::Limits { mode, members } => {
-                check_members(&members, &self.overrides)?;
-                // Limits on different identifiers have to be kept together.
-                let together = members.windows(2).any(|pair| pair[0].key != pair[1].key);
-                let scope = |limit: &str| match &self.tag {
-                    Some(tag) => Scope::tagged(tag, policy, limit),
-                    None if together => Scope::together(policy, limit),
-                    None => Scope::named(policy, limit),
-                };
-                let scoped = |member: Member| (scope(&member.name), member);
-                let adaptive = members.iter().any(|member| member.effective.is_some());
-                let members = members.into_iter().map(scoped).collect();
-                CompiledKind::Limits { mode, members, adaptive }
-            }
-        };
-        if self.lease {
-            check_lease(&kind)?;
-        }
-        let has_concurrency = |(_, member): &(_, Member)| member.limit.grants_permits();
-        let purpose = match &kind {
-            CompiledKind::Shaper(..) => PolicyKind::Shaper,
-            CompiledKind::Limits { members, .. } if members.iter().any(has_concurrency) => {
-                PolicyKind::Concurrency
-            }
-            CompiledKind::Limits { .. } => PolicyKind::Limits,
-        };
-        Ok(Compiled {
-            name: policy.into(),
-            index: 0,
-            purpose,
-            kind,
-            overrides: self.overrides,
-            at_run_time: RunTimeTable::default(),
-            on_store_error: self.on_store_error,
-            deny_cache: self.deny_cache,
-            lease: self.lease,
-            replicas: self.replicas,
-            deadline: self.deadline,
-            shadow: self.shadow,
-        })
     }
 }
 

@@ -70,6 +70,12 @@ impl<'a, T, E> Reply<'a, T, E> {
         Self(Kind::Now(Some(answer)))
     }
 
+    /// An answer that is an error.
+    #[inline]
+    pub(crate) fn failed(error: E) -> Self {
+        Self::ready(Err(error))
+    }
+
     /// An answer that will be known.
     ///
     /// ```
@@ -138,6 +144,22 @@ impl<'a, T, E> Reply<'a, T, E> {
         match self.0 {
             Kind::Now(answer) => Reply(Kind::Now(answer.map(then))),
             Kind::Later(answer) => Reply::later(async { then(answer.await) }),
+        }
+    }
+
+    /// Asks again with the answer, unless that is an error.
+    pub(crate) fn and_then<U>(
+        self,
+        next: impl FnOnce(T) -> Reply<'a, U, E> + Send + 'a,
+    ) -> Reply<'a, U, E>
+    where
+        T: Send + 'a,
+        U: Send + Unpin + 'a,
+        E: Send + Unpin + 'a,
+    {
+        match self.split() {
+            Ok(answer) => answer.map_or_else(Reply::failed, next),
+            Err(later) => Reply::later(async { next(later.await?).await }),
         }
     }
 }

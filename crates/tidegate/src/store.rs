@@ -34,6 +34,16 @@ pub use scope::Scope;
 
 use crate::reply::Reply;
 
+/// What a store replies: a result that is known now, or later.
+///
+/// ```
+/// use tidegate::{Reply, StoreResult};
+///
+/// let known: StoreResult<u64> = Reply::ready(Ok(5));
+/// assert_eq!(known.now(), Ok(5));
+/// ```
+pub type StoreResult<T> = Reply<'static, T, StoreError>;
+
 /// Decides requests, each in one atomic step. A breaker, a deny cache and leases are stores around a store.
 ///
 /// A request is sent when the method returns, even if the reply is dropped: permits are released and reservations
@@ -42,8 +52,8 @@ use crate::reply::Reply;
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tidegate::{Engine, MemoryStore, Reply, ReserveReply, ReserveRequest, Store, StoreError};
-/// use tidegate::{StoreExtensions, StoreReply, StoreRequest, Timestamp};
+/// use tidegate::{Engine, MemoryStore, ReserveReply, ReserveRequest, Store, StoreExtensions};
+/// use tidegate::{StoreReply, StoreRequest, StoreResult, Timestamp};
 ///
 /// /// Counts the requests to a store.
 /// #[derive(Debug, Default)]
@@ -53,12 +63,12 @@ use crate::reply::Reply;
 /// }
 ///
 /// impl<S: Store + 'static> Store for Counted<S> {
-///     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+///     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
 ///         self.requests.fetch_add(1, Ordering::Relaxed);
 ///         self.store.decide(request, now)
 ///     }
 ///
-///     fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+///     fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
 ///         self.requests.fetch_add(1, Ordering::Relaxed);
 ///         self.store.reserve(request, now)
 ///     }
@@ -91,11 +101,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// assert_eq!(store.stats().keys, 0); // refused as a whole, so that nothing was spent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError>;
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply>;
 
     /// Decides several limits in one atomic step, each with a cost of its own, and answers for every one of them: all are
     /// charged, or none. The step is admitted if every answer is. The default answers
@@ -113,13 +119,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// assert_eq!(store.stats().keys, 0); // refused as a whole, so that nothing was spent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         let (_, why) = ((charges, now), "this store decides the limits of one policy at a time");
-        Reply::ready(Err(StoreError::new(StoreErrorKind::Unsupported, why)))
+        Reply::failed(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 
     /// Makes a reservation in a shaper's queue, or cancels one.
@@ -134,11 +136,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// assert_eq!(store.reserve(&request, now).now()?.reservation.delay(), Duration::from_millis(500));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError>;
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply>;
 
     /// The caller is about to decide this key. A store in memory starts to load its state; others ignore it.
     ///
@@ -164,27 +162,15 @@ pub trait Store: Send + Sync + fmt::Debug {
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         (**self).decide(request, now)
     }
 
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         (**self).decide_each(charges, now)
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         (**self).reserve(request, now)
     }
 

@@ -34,6 +34,7 @@ mod headers;
 mod key;
 mod refusal;
 mod service;
+mod watch;
 
 use std::sync::Arc;
 
@@ -51,7 +52,8 @@ pub use key::Key;
 pub use refusal::{Refuse, SetupError, TooManyRequests};
 pub use service::{RateLimit, ResponseFuture};
 
-use service::{Hook, Watch};
+use service::Hook;
+use watch::Watch;
 
 /// Limits the requests to a service. Clones, and the services made from them, share one state.
 ///

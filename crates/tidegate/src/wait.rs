@@ -78,7 +78,9 @@ impl<C: Clock> Limiter<C> {
             if decision.allowed() {
                 return Ok(decision);
             }
-            let wait = match (decision.retry_after(), self.whole_ceiling(key)) {
+            // The most that is admitted at once while all of the key's limit is in force.
+            let ceiling = self.with_limits(key, |whole, _, _| whole.ceiling());
+            let wait = match (decision.retry_after(), ceiling) {
                 (Some(wait), _) => jittered(wait).min(LONGEST_SLEEP),
                 (None, ceiling) if cost > ceiling => {
                     return Err(NeverReady { cost, limit: ceiling });
@@ -88,13 +90,6 @@ impl<C: Clock> Limiter<C> {
             };
             tokio::time::sleep(wait).await;
         }
-    }
-}
-
-impl<C: Clock> Limiter<C> {
-    /// The most that is admitted at once while all of the key's limit is in force.
-    fn whole_ceiling(&self, key: &[u8]) -> u64 {
-        self.with_limits(key, |whole, _, _| whole.ceiling())
     }
 }
 

@@ -9,7 +9,7 @@ const TICKS: usize = 300;
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Baseline {
     well: VecDeque<f64>,
-    ms: Option<f64>,
+    pub(super) ms: Option<f64>,
 }
 
 impl Baseline {
@@ -28,10 +28,6 @@ impl Baseline {
         let now = if pressure > 0.0 { tenth.min(before) } else { tenth };
         self.ms = Some(now);
         now
-    }
-
-    pub(super) const fn ms(&self) -> Option<f64> {
-        self.ms
     }
 
     fn tenth(&self) -> Option<f64> {
@@ -66,8 +62,8 @@ mod tests {
         let mut baseline = Baseline::default();
         well(&mut baseline, 30.0, 300);
         well(&mut baseline, 40.0, 269);
-        assert_eq!(baseline.ms(), Some(30.0));
+        assert_eq!(baseline.ms, Some(30.0));
         well(&mut baseline, 40.0, 2);
-        assert_eq!(baseline.ms(), Some(40.0));
+        assert_eq!(baseline.ms, Some(40.0));
     }
 }

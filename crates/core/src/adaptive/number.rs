@@ -6,8 +6,6 @@
     reason = "bounded by 2^53, or saturating on purpose"
 )]
 
-use std::time::Duration;
-
 /// A count as a float.
 pub(super) const fn float(count: u64) -> f64 {
     count as f64
@@ -24,9 +22,4 @@ pub(super) fn units(share: f64, limit: u64, floor: u64) -> u64 {
 /// Slots of a cap, rounded down.
 pub(super) fn whole(slots: f64) -> u64 {
     slots.floor() as u64
-}
-
-/// A span in seconds.
-pub(super) fn seconds(span: Duration) -> f64 {
-    span.as_secs_f64()
 }

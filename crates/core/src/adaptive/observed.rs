@@ -103,7 +103,7 @@ impl Observed {
     /// assert_eq!(observed, Observed::with_pool(4));
     /// ```
     pub fn set_pool(&mut self, slots: Option<u64>) {
-        if self.pool_queue.as_ref().map(PoolQueue::slots) != slots {
+        if self.pool_queue.as_ref().map(|queue| queue.slots) != slots {
             self.pool_queue = slots.map(PoolQueue::new);
         }
     }
@@ -178,7 +178,7 @@ impl Observed {
             queue_wait: Reading::Value(wait_ms),
             errors: Reading::Value(errors),
             latency_ms,
-            baseline_ms: self.baseline.ms(),
+            baseline_ms: self.baseline.ms,
             count,
         }
     }
@@ -191,7 +191,7 @@ impl Observed {
                 (median_ms - self.baseline.note(median_ms, pressure)).max(0.0)
             }
             _ if self.running.count >= MIN_SAMPLES => {
-                (self.running.mean_age_ms(now) - self.baseline.ms().unwrap_or(0.0)).max(0.0)
+                (self.running.mean_age_ms(now) - self.baseline.ms.unwrap_or(0.0)).max(0.0)
             }
             _ => 0.0,
         }
@@ -258,10 +258,6 @@ struct PoolQueue {
 impl PoolQueue {
     const fn new(slots: u64) -> Self {
         Self { slots, counted_at: None, waited_us: 0 }
-    }
-
-    const fn slots(&self) -> u64 {
-        self.slots
     }
 
     /// Adds the time since the last call, in which `running` requests ran.

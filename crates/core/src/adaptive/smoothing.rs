@@ -1,7 +1,7 @@
 //! Smoothing and hysteresis: noise and small movements change nothing.
 
 use super::AdaptiveError;
-use super::number::{float, seconds};
+use super::number::float;
 use std::fmt;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Smoothing {
         if open < close {
             return Err(AdaptiveError::OpensFaster { close, open });
         }
-        Ok(Self(Kind::Asymmetric { close_s: seconds(close), open_s: seconds(open) }))
+        Ok(Self(Kind::Asymmetric { close_s: close.as_secs_f64(), open_s: open.as_secs_f64() }))
     }
 
     /// Every reading has this weight, above 0 and at most 1.
@@ -102,7 +102,7 @@ impl Smoothing {
             Kind::Fixed(alpha) => alpha,
             Kind::Asymmetric { close_s, open_s } => {
                 let constant_s = if closes { close_s } else { open_s };
-                -(-seconds(passed.min(GAP_MAX)) / constant_s).exp_m1()
+                -(-passed.min(GAP_MAX).as_secs_f64() / constant_s).exp_m1()
             }
         }
     }

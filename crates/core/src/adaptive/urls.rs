@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::Ramp;
 use super::number::float;
 use super::observed::Running;
-use super::{Ramp, number::units};
 use crate::time::Timestamp;
 
 /// URLs beyond this number share one entry.
 const URLS_MAX: usize = 10_000;
 /// The index of the entry they share.
-const OTHER: u32 = 0;
+const OTHER: usize = 0;
 /// A minute, in seconds.
 const SLOTS: usize = 60;
 const SLOT_US: u64 = 1_000_000;
@@ -39,9 +39,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Urls {
-    indexes: HashMap<Box<str>, u32>,
+    indexes: HashMap<Box<str>, usize>,
     entries: Vec<Entry>,
-    free: Vec<u32>,
+    free: Vec<usize>,
     swept_at: Timestamp,
 }
 
@@ -56,7 +56,7 @@ pub struct Urls {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UrlRequest {
-    index: u32,
+    index: usize,
     begun: Timestamp,
 }
 
@@ -106,7 +106,7 @@ impl Urls {
     /// A request for a URL is sent. The URL is a normalised path, without its query.
     pub fn begin(&mut self, url: &str, now: Timestamp) -> UrlRequest {
         let index = self.index_for(url, now);
-        if let Some(entry) = self.entry_mut(index) {
+        if let Some(entry) = self.entries.get_mut(index) {
             entry.begin(now);
         }
         UrlRequest { index, begun: now }
@@ -114,7 +114,7 @@ impl Urls {
 
     /// A request has ended.
     pub fn end(&mut self, request: UrlRequest, now: Timestamp) {
-        if let Some(entry) = self.entry_mut(request.index) {
+        if let Some(entry) = self.entries.get_mut(request.index) {
             entry.end(request.begun, now);
         }
     }
@@ -130,7 +130,7 @@ impl Urls {
     /// assert_eq!(urls.summary("/report", now), UrlSummary::default());
     /// ```
     pub fn take_back(&mut self, request: UrlRequest) {
-        if let Some(entry) = self.entry_mut(request.index) {
+        if let Some(entry) = self.entries.get_mut(request.index) {
             entry.take_back(request.begun);
         }
     }
@@ -147,7 +147,7 @@ impl Urls {
     /// ```
     pub fn note(&mut self, url: &str, took: Duration, now: Timestamp) {
         let index = self.index_for(url, now);
-        if let Some(entry) = self.entry_mut(index) {
+        if let Some(entry) = self.entries.get_mut(index) {
             entry.note(took, now);
         }
     }
@@ -159,12 +159,12 @@ impl Urls {
             None if self.is_full() => OTHER,
             None => return UrlSummary::default(),
         };
-        self.entry(index).map_or_else(UrlSummary::default, |entry| entry.summary(now))
+        self.entries.get(index).map_or_else(UrlSummary::default, |entry| entry.summary(now))
     }
 
     /// How often a URL may be requested in a minute.
     pub fn limit(&self, url: &str, ramp: &Ramp, limit: u64, now: Timestamp) -> u64 {
-        units(ramp.share(self.summary(url, now).mean_ms), limit, 1)
+        ramp.limit(self.summary(url, now).mean_ms, limit)
     }
 
     /// The same for every known URL. `None` stands for those that share an entry.
@@ -186,18 +186,12 @@ impl Urls {
         limit: u64,
         now: Timestamp,
     ) -> impl Iterator<Item = (Option<&'a str>, u64)> {
-        let named = self.indexes.iter().map(|(url, index)| (Some(&**url), *index));
-        named.chain([(None, OTHER)]).filter_map(move |(url, index)| {
-            let mean_ms = self.entry(index)?.summary(now).mean_ms;
-            Some((url, units(ramp.share(mean_ms), limit, 1)))
-        })
+        self.all().map(move |(url, entry)| (url, ramp.limit(entry.summary(now).mean_ms, limit)))
     }
 
     /// The URLs with the most requests, in descending order. `None` stands for those that share an entry.
     pub fn busiest(&self, most: usize, now: Timestamp) -> Vec<(Option<&str>, UrlSummary)> {
-        let named = self.indexes.iter().map(|(url, index)| (Some(&**url), *index));
-        let all = named.chain([(None, OTHER)]);
-        let summed = all.filter_map(|(url, index)| Some((url, self.entry(index)?.summary(now))));
+        let summed = self.all().map(|(url, entry)| (url, entry.summary(now)));
         let mut summed: Vec<_> = summed.filter(|(_, summary)| summary.count > 0).collect();
         summed.sort_unstable_by(|a, b| b.1.count.cmp(&a.1.count).then(a.0.cmp(&b.0)));
         summed.truncate(most);
@@ -219,7 +213,7 @@ impl Urls {
         self.indexes.len() >= URLS_MAX
     }
 
-    fn index_for(&mut self, url: &str, now: Timestamp) -> u32 {
+    fn index_for(&mut self, url: &str, now: Timestamp) -> usize {
         if let Some(index) = self.indexes.get(url) {
             return *index;
         }
@@ -231,7 +225,7 @@ impl Urls {
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
-            u32::try_from(self.entries.len() - 1).unwrap_or(OTHER)
+            self.entries.len() - 1
         });
         self.indexes.insert(url.into(), index);
         index
@@ -245,7 +239,7 @@ impl Urls {
         self.swept_at = now;
         let (entries, free) = (&mut self.entries, &mut self.free);
         self.indexes.retain(|_, index| {
-            let Some(entry) = entries.get_mut(to_usize(*index)) else { return false };
+            let Some(entry) = entries.get_mut(*index) else { return false };
             let is_idle = entry.running.count == 0 && entry.summary(now).count == 0;
             if is_idle {
                 *entry = Entry::default();
@@ -255,17 +249,12 @@ impl Urls {
         });
     }
 
-    fn entry(&self, index: u32) -> Option<&Entry> {
-        self.entries.get(to_usize(index))
+    /// All entries: those of one URL each, and the one that the others share.
+    fn all(&self) -> impl Iterator<Item = (Option<&str>, &Entry)> {
+        let named = self.indexes.iter().map(|(url, index)| (Some(&**url), *index));
+        let all = named.chain([(None, OTHER)]);
+        all.filter_map(|(url, index)| Some((url, self.entries.get(index)?)))
     }
-
-    fn entry_mut(&mut self, index: u32) -> Option<&mut Entry> {
-        self.entries.get_mut(to_usize(index))
-    }
-}
-
-fn to_usize(index: u32) -> usize {
-    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 impl Default for Entry {

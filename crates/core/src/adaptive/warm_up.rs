@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::number::seconds;
-
 /// Up to this share of the limit it is *near closed*. Below the share that a warm-up begins with, so that a warm-up never
 /// lowers a limit.
 const NEAR_CLOSED: f64 = 0.2;
@@ -86,7 +84,7 @@ impl Warmth {
         }
         self.warming = self.warming.filter(|since| *since < settings.over);
         self.warming.map_or(1.0, |since| {
-            BEGINS_WITH + (1.0 - BEGINS_WITH) * (seconds(since) / seconds(settings.over))
+            BEGINS_WITH + (1.0 - BEGINS_WITH) * (since.as_secs_f64() / settings.over.as_secs_f64())
         })
     }
 }

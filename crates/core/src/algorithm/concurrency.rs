@@ -1,11 +1,10 @@
 //! Concurrency: requests in flight, not per time.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{LimitAlgorithm, Return, share_of, write_numbers};
+use super::{LimitAlgorithm, Return, write_numbers};
 
-use crate::decision::{Decision, Retry};
+use crate::decision::Decision;
 use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Written};
 use crate::state::{Change, Permit, State};
@@ -93,6 +92,11 @@ impl Concurrency {
     pub const fn lease(&self) -> Duration {
         Duration::from_micros(self.lease_us)
     }
+
+    /// The others' word for it.
+    pub(crate) const fn period(&self) -> Duration {
+        self.lease()
+    }
 }
 
 impl LimitAlgorithm for Concurrency {
@@ -101,10 +105,6 @@ impl LimitAlgorithm for Concurrency {
 
     fn units(&self) -> u64 {
         self.limit
-    }
-
-    fn period(&self) -> Duration {
-        self.lease()
     }
 
     /// Permits come back by their own number instead.
@@ -120,8 +120,8 @@ impl LimitAlgorithm for Concurrency {
         write_numbers(out, "permits", &[self.limit, self.lease_us]);
     }
 
-    fn share(&self, nodes: NonZeroU32) -> Self {
-        Self { limit: share_of(self.limit, nodes), ..*self }
+    fn with_units(&self, units: u64) -> Self {
+        Self { limit: units, ..*self }
     }
 
     fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
@@ -140,7 +140,7 @@ impl LimitAlgorithm for Concurrency {
         let now_us = now.as_micros();
         let longest_us = now_us + self.lease_us;
         let (held, next_id) = match state {
-            State::Permits(permits) => (permits.held(), permits.next_id()),
+            State::Permits(permits) => (permits.held(), permits.next_id),
             _ => (&[][..], 0),
         };
         // Oldest first, and so the first to end first: every lease has the same length.
@@ -152,9 +152,9 @@ impl LimitAlgorithm for Concurrency {
         let admits = cost <= left;
         let decision = if admits {
             let reset_after_us = if cost > 0 { self.lease_us } else { reset_after_us };
-            Decision::admit(self.limit, left - cost, reset_after_us)
+            Decision::admitted(self.limit, left - cost, reset_after_us)
         } else if cost > self.limit {
-            Decision::refuse(self.limit, left, Retry::Never, reset_after_us)
+            Decision::refused(self.limit, left, None, reset_after_us)
         } else {
             // More than the limit may be in use, if it was lowered.
             let mut in_the_way = in_use + cost - self.limit;
@@ -162,8 +162,8 @@ impl LimitAlgorithm for Concurrency {
                 in_the_way = in_the_way.saturating_sub(permit.cost);
                 in_the_way == 0
             });
-            let retry = Retry::After(enough.map_or(reset_after_us, ends_after));
-            Decision::refuse(self.limit, left, retry, reset_after_us)
+            let retry = Some(enough.map_or(reset_after_us, ends_after));
+            Decision::refused(self.limit, left, retry, reset_after_us)
         };
         let granted = if admits { cost } else { 0 };
         let repairs = live().any(|permit| permit.expires_us > longest_us);

@@ -1,12 +1,11 @@
 //! Fixed window: a counter per epoch-aligned window.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::lease::window_ttl_us;
 use super::pace::check_rate;
 use super::window::{self, Edges};
-use super::{LimitAlgorithm, Return, Term, share_of, write_numbers};
+use super::{LimitAlgorithm, Return, Term, write_numbers};
 use crate::decision::Decision;
 use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
@@ -74,11 +73,6 @@ impl FixedWindow {
         Ok(Self { limit, period_us })
     }
 
-    /// The same over fewer units: what was exact stays so.
-    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
-        Self { limit, period_us: self.period_us }
-    }
-
     /// Units per window.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -113,7 +107,7 @@ impl FixedWindow {
     }
 
     #[inline]
-    fn edges(&self, now: Timestamp) -> Edges {
+    pub(super) fn edges(&self, now: Timestamp) -> Edges {
         let now_us = now.as_micros();
         let end = now_us - now_us % self.period_us + self.period_us;
         Edges { end, next_end: end + self.period_us }
@@ -125,10 +119,6 @@ impl LimitAlgorithm for FixedWindow {
         self.limit
     }
 
-    fn period(&self) -> Duration {
-        self.period()
-    }
-
     fn state_letter(&self) -> char {
         'w'
     }
@@ -137,16 +127,8 @@ impl LimitAlgorithm for FixedWindow {
         write_numbers(out, "window", &[self.limit, self.period_us]);
     }
 
-    fn effective(&self, units: u64) -> Self {
-        self.with_limit(units)
-    }
-
-    fn share(&self, nodes: NonZeroU32) -> Self {
-        self.with_limit(share_of(self.limit, nodes))
-    }
-
-    fn remembers(&self, before: &Self) -> bool {
-        self.period_us == before.period_us
+    fn with_units(&self, units: u64) -> Self {
+        Self { limit: units, ..*self }
     }
 
     fn lease_ttl_us(&self) -> Result<u64, LeaseError> {
@@ -159,15 +141,14 @@ impl LimitAlgorithm for FixedWindow {
     }
 
     fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
-        Change::window(Some(window::refund(self.edges(now), state.window(), now, amount)))
+        window::refund(self.edges(now), state, now, amount)
     }
 
     fn term(&self, state: &State, now: Timestamp) -> Term {
-        window::term(self.edges(now), state.window(), now)
+        window::term(self.edges(now), state, now)
     }
 
     fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
-        let (edges, granted_end) = (self.edges(now), self.edges(back.granted_at).end);
-        Change::window(window::give_back(edges, granted_end, state.window(), back.units))
+        window::give_back(self.edges(now), self.edges(back.granted_at), state, back.units)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::divisor::Divisor;
 use super::pace::{Pace, check_rate, product_fits};
 use super::{LimitAlgorithm, Return, share_of, write_numbers};
-use crate::decision::{Decision, Retry};
+use crate::decision::Decision;
 use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Arrival, Change, State};
@@ -229,15 +229,15 @@ impl Gcra {
         // A cost above the burst is refused before any product is formed, so none can overflow.
         if cost <= self.burst && cost * interval <= room {
             let (units, left) = (ahead + cost * interval, room - cost * interval);
-            return (Decision::admit(self.burst, self.units.divide(left), micros(units)), units);
+            return (Decision::admitted(self.burst, self.units.divide(left), micros(units)), units);
         }
         let retry = if cost > self.burst {
-            Retry::Never
+            None
         } else {
             // What lies ahead may pass the tolerance, where the rate was higher before.
-            Retry::After(micros(cost * interval + ahead - self.tolerance))
+            Some(micros(cost * interval + ahead - self.tolerance))
         };
-        (Decision::refuse(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
+        (Decision::refused(self.burst, self.units.divide(room), retry, micros(ahead)), ahead)
     }
 
     fn rate(&self) -> Amount {
@@ -248,10 +248,6 @@ impl Gcra {
 impl LimitAlgorithm for Gcra {
     fn units(&self) -> u64 {
         self.limit
-    }
-
-    fn period(&self) -> Duration {
-        self.period()
     }
 
     fn ceiling(&self) -> u64 {
@@ -270,8 +266,8 @@ impl LimitAlgorithm for Gcra {
         write_numbers(out, "gcra", &numbers[..count]);
     }
 
-    fn effective(&self, units: u64) -> Self {
-        self.with_units(units)
+    fn with_units(&self, units: u64) -> Self {
+        self.at_most(units)
     }
 
     fn remembers(&self, before: &Self) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::pace::{Pace, product_fits};
 use super::write_numbers;
-use crate::decision::{Reservation, Retry};
+use crate::decision::Reservation;
 use crate::error::LimitError;
 use crate::spec::{Amount, Description, Field, FieldError, Grammar, LimitSpec, Period, Written};
 use crate::state::{Arrival, Change, State};
@@ -187,13 +187,13 @@ impl LeakyBucket {
         let ahead = self.pace.ahead(next, now, self.furthest);
         let repair = ahead.repaired.then(|| self.pace.arrival(now, ahead.units));
         if cost > self.limit {
-            return (Reservation::refuse(Retry::Never), repair);
+            return (Reservation::refused(None), repair);
         }
         if cost > 0 && ahead.units > self.max_wait {
             let wait_us = self.pace.micros(ahead.units - self.max_wait, now);
-            return (Reservation::refuse(Retry::After(wait_us)), repair);
+            return (Reservation::refused(Some(wait_us)), repair);
         }
-        let reservation = Reservation::accept(self.pace.micros(ahead.units, now));
+        let reservation = Reservation::at(self.pace.micros(ahead.units, now));
         if cost == 0 {
             return (reservation, repair);
         }

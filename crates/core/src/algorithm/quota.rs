@@ -1,11 +1,10 @@
 //! Quota: a budget with a civil edge.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::lease::window_ttl_us;
 use super::window::{self, Edges};
-use super::{FixedWindow, LimitAlgorithm, Return, SlidingWindow, Term, share_of, write_numbers};
+use super::{FixedWindow, LimitAlgorithm, Return, SlidingWindow, Term, write_numbers};
 use crate::calendar::{Every, Zone};
 use crate::decision::Decision;
 use crate::error::{LeaseError, LimitError};
@@ -141,16 +140,13 @@ impl Quota {
         }
     }
 
-    /// The same quota over fewer units.
-    pub(crate) fn with_limit(&self, limit: u64) -> Self {
-        let cadence = match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => {
-                Cadence::Calendar { limit, every: *every, zone: zone.clone() }
-            }
-            Cadence::Fixed(window) => Cadence::Fixed(window.with_limit(limit)),
-            Cadence::Rolling(window) => Cadence::Rolling(window.with_limit(limit)),
-        };
-        Self { cadence }
+    /// Where its windows end around an instant; a rolling quota has slots that slide instead.
+    fn edges(&self, now: Timestamp) -> Result<Edges, &SlidingWindow> {
+        match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => Ok(calendar_edges(*every, zone, now)),
+            Cadence::Fixed(window) => Ok(window.edges(now)),
+            Cadence::Rolling(window) => Err(window),
+        }
     }
 
     fn from_spec(spec: &LimitSpec, zones: Zones<'_>) -> Result<Self, FieldError> {
@@ -201,14 +197,9 @@ impl LimitAlgorithm for Quota {
         self.limit()
     }
 
-    fn period(&self) -> Duration {
-        self.period()
-    }
-
     fn state_letter(&self) -> char {
         match &self.cadence {
-            Cadence::Calendar { .. } => 'w',
-            Cadence::Fixed(window) => window.state_letter(),
+            Cadence::Calendar { .. } | Cadence::Fixed(_) => 'w',
             Cadence::Rolling(window) => window.state_letter(),
         }
     }
@@ -235,30 +226,32 @@ impl LimitAlgorithm for Quota {
         self.every().is_some()
     }
 
-    fn share(&self, nodes: NonZeroU32) -> Self {
-        self.with_limit(share_of(self.limit(), nodes))
+    fn with_units(&self, units: u64) -> Self {
+        let cadence = match &self.cadence {
+            Cadence::Calendar { every, zone, .. } => {
+                Cadence::Calendar { limit: units, every: *every, zone: zone.clone() }
+            }
+            Cadence::Fixed(window) => Cadence::Fixed(window.with_units(units)),
+            Cadence::Rolling(window) => Cadence::Rolling(window.with_units(units)),
+        };
+        Self { cadence }
     }
 
     fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
-        match &self.cadence {
-            Cadence::Calendar { limit, every, zone } => {
-                let edges = edges(*every, zone, now);
-                let (decision, next) = window::decide(*limit, edges, state.window(), now, cost);
+        match self.edges(now) {
+            Ok(edges) => {
+                let window = state.window();
+                let (decision, next) = window::decide(self.limit(), edges, window, now, cost);
                 (decision, Change::window(next))
             }
-            Cadence::Fixed(window) => window.plan(state, now, cost),
-            Cadence::Rolling(window) => window.plan(state, now, cost),
+            Err(window) => window.plan(state, now, cost),
         }
     }
 
     fn refund(&self, state: &State, now: Timestamp, amount: u64) -> Change {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => {
-                let edges = edges(*every, zone, now);
-                Change::window(Some(window::refund(edges, state.window(), now, amount)))
-            }
-            Cadence::Fixed(window) => window.refund(state, now, amount),
-            Cadence::Rolling(window) => window.refund(state, now, amount),
+        match self.edges(now) {
+            Ok(edges) => window::refund(edges, state, now, amount),
+            Err(window) => window.refund(state, now, amount),
         }
     }
 
@@ -270,24 +263,16 @@ impl LimitAlgorithm for Quota {
     }
 
     fn term(&self, state: &State, now: Timestamp) -> Term {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => {
-                window::term(edges(*every, zone, now), state.window(), now)
-            }
-            Cadence::Fixed(window) => window.term(state, now),
-            Cadence::Rolling(window) => window.term(state, now),
+        match self.edges(now) {
+            Ok(edges) => window::term(edges, state, now),
+            Err(window) => window.term(state, now),
         }
     }
 
     fn give_back(&self, state: &State, now: Timestamp, back: Return) -> Change {
-        match &self.cadence {
-            Cadence::Calendar { every, zone, .. } => {
-                let granted_end = edges(*every, zone, back.granted_at).end;
-                let edges = edges(*every, zone, now);
-                Change::window(window::give_back(edges, granted_end, state.window(), back.units))
-            }
-            Cadence::Fixed(window) => window.give_back(state, now, back),
-            Cadence::Rolling(window) => window.give_back(state, now, back),
+        match (self.edges(now), self.edges(back.granted_at)) {
+            (Ok(edges), Ok(granted)) => window::give_back(edges, granted, state, back.units),
+            (Err(window), _) | (_, Err(window)) => window.give_back(state, now, back),
         }
     }
 }
@@ -296,7 +281,7 @@ fn buckets(spec: &LimitSpec) -> u64 {
     spec.buckets.unwrap_or(SlidingWindow::DEFAULT_BUCKETS)
 }
 
-fn edges(every: Every, zone: &Zone, now: Timestamp) -> Edges {
+fn calendar_edges(every: Every, zone: &Zone, now: Timestamp) -> Edges {
     // Instants lie between 1970 and 2255, so that i64 holds them and their edges.
     let end = every.edge_after(zone, now.as_micros().cast_signed());
     let next_end = every.edge_after(zone, end);

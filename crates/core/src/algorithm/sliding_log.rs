@@ -1,11 +1,10 @@
 //! Sliding log: exact, at the price of one instant per admission.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::pace::check_rate;
-use super::{LimitAlgorithm, Return, Term, share_of, write_numbers};
-use crate::decision::{Decision, Retry};
+use super::{LimitAlgorithm, Return, Term, write_numbers};
+use crate::decision::Decision;
 use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, Log, LogChange, State};
@@ -86,11 +85,6 @@ impl SlidingLog {
         Ok(Self { limit, period_us })
     }
 
-    /// The same log with a smaller limit, which is valid where a larger one is.
-    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
-        Self { limit, period_us: self.period_us }
-    }
-
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -125,7 +119,7 @@ impl SlidingLog {
             view.as_of_us = now_us.max(newest_us);
         }
         view.log = Some(log);
-        view.live = log.total();
+        view.live = log.total;
         // At the very instant stamp + period a unit no longer counts. The clamp moves no stamp into
         // the past, so what is expired is a prefix.
         for run in log.runs().take_while(|run| run.at_us + self.period_us <= view.as_of_us) {
@@ -136,29 +130,25 @@ impl SlidingLog {
     }
 
     /// When the units that stand in the way have expired: the (live + cost − limit)-th oldest.
-    fn retry(&self, view: &View<'_>, now: Timestamp, cost: u64) -> Retry {
+    fn retry(&self, view: &View<'_>, now: Timestamp, cost: u64) -> Option<u64> {
         if cost > self.limit {
-            return Retry::Never;
+            return None;
         }
         let mut in_the_way = view.live + cost - self.limit;
         for (at_us, count) in view.live_runs() {
             if count >= in_the_way {
-                return Retry::After(at_us + self.period_us - now.as_micros());
+                return Some(at_us + self.period_us - now.as_micros());
             }
             in_the_way -= count;
         }
         // Not reached: the live units are at least as many as those in the way.
-        Retry::Never
+        None
     }
 }
 
 impl LimitAlgorithm for SlidingLog {
     fn units(&self) -> u64 {
         self.limit
-    }
-
-    fn period(&self) -> Duration {
-        self.period()
     }
 
     fn state_letter(&self) -> char {
@@ -169,16 +159,8 @@ impl LimitAlgorithm for SlidingLog {
         write_numbers(out, "log", &[self.limit, self.period_us]);
     }
 
-    fn effective(&self, units: u64) -> Self {
-        self.with_limit(units)
-    }
-
-    fn share(&self, nodes: NonZeroU32) -> Self {
-        self.with_limit(share_of(self.limit, nodes))
-    }
-
-    fn remembers(&self, before: &Self) -> bool {
-        self.period_us == before.period_us
+    fn with_units(&self, units: u64) -> Self {
+        Self { limit: units, ..*self }
     }
 
     fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
@@ -189,9 +171,9 @@ impl LimitAlgorithm for SlidingLog {
         let newest = if added > 0 { Some(view.as_of_us) } else { view.newest() };
         let reset_after_us = newest.map_or(0, |at| at + self.period_us - now.as_micros());
         let decision = if admits {
-            Decision::admit(self.limit, left - added, reset_after_us)
+            Decision::admitted(self.limit, left - added, reset_after_us)
         } else {
-            Decision::refuse(self.limit, left, self.retry(&view, now, cost), reset_after_us)
+            Decision::refused(self.limit, left, self.retry(&view, now, cost), reset_after_us)
         };
         if added == 0 && view.clamp_us.is_none() {
             return (decision, Change::KEEP);

@@ -1,12 +1,11 @@
 //! Sliding window: counters in slots, the leaving slot weighed by what is left of it.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::lease::window_ttl_us;
 use super::pace::{check_rate, product_fits};
-use super::{LimitAlgorithm, Return, Term, share_of, write_numbers};
-use crate::decision::{Decision, Retry};
+use super::{LimitAlgorithm, Return, Term, write_numbers};
+use crate::decision::Decision;
 use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
 use crate::state::{Change, SlotChange, Slots, State};
@@ -95,11 +94,6 @@ impl SlidingWindow {
             return Err(LimitError::SlidingWindowInexact { limit, width_us });
         }
         Ok(Self { limit, buckets, width_us })
-    }
-
-    /// The same over fewer units: what was exact stays so.
-    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
-        Self { limit, buckets: self.buckets, width_us: self.width_us }
     }
 
     /// Units per period.
@@ -201,9 +195,9 @@ impl SlidingWindow {
     }
 
     /// Walks the coming slots, and in the first that can admit solves its line for the first µs.
-    fn retry(&self, view: &View<'_>, now: Timestamp, cost: u64) -> Retry {
+    fn retry(&self, view: &View<'_>, now: Timestamp, cost: u64) -> Option<u64> {
         if cost > self.limit {
-            return Retry::Never;
+            return None;
         }
         let target = (self.limit - cost) * self.width_us;
         let mut full = self.full_slots(view, view.current);
@@ -220,20 +214,16 @@ impl SlidingWindow {
                 _ => self.width_us.saturating_sub(room / leaving),
             };
             let at = current * self.width_us + elapsed;
-            return Retry::After(at.saturating_sub(now.as_micros()));
+            return Some(at.saturating_sub(now.as_micros()));
         }
         // Not reached: a slot later nothing counts any more, and the cost is within the limit.
-        Retry::Never
+        None
     }
 }
 
 impl LimitAlgorithm for SlidingWindow {
     fn units(&self) -> u64 {
         self.limit
-    }
-
-    fn period(&self) -> Duration {
-        self.period()
     }
 
     fn state_letter(&self) -> char {
@@ -244,16 +234,8 @@ impl LimitAlgorithm for SlidingWindow {
         write_numbers(out, "slots", &[self.limit, self.buckets, self.width_us]);
     }
 
-    fn effective(&self, units: u64) -> Self {
-        self.with_limit(units)
-    }
-
-    fn share(&self, nodes: NonZeroU32) -> Self {
-        self.with_limit(share_of(self.limit, nodes))
-    }
-
-    fn remembers(&self, before: &Self) -> bool {
-        self.with_limit(before.limit) == *before
+    fn with_units(&self, units: u64) -> Self {
+        Self { limit: units, ..*self }
     }
 
     fn plan(&self, state: &State, now: Timestamp, cost: u64) -> (Decision, Change) {
@@ -268,10 +250,10 @@ impl LimitAlgorithm for SlidingWindow {
         });
         let remaining = (left - added * self.width_us) / self.width_us;
         let decision = if admits {
-            Decision::admit(self.limit, remaining, reset_after_us)
+            Decision::admitted(self.limit, remaining, reset_after_us)
         } else {
             let retry = self.retry(&view, now, cost);
-            Decision::refuse(self.limit, remaining, retry, reset_after_us)
+            Decision::refused(self.limit, remaining, retry, reset_after_us)
         };
         if added == 0 && view.repaired.is_none() {
             return (decision, Change::KEEP);

@@ -14,7 +14,7 @@ pub(super) struct Demand {
     since_us: u64,
     offered: u64,
     last_us: u64,
-    last_cost: u64,
+    pub(super) last_cost: u64,
     /// What is expected to be asked for within a span.
     per_span: u64,
 }
@@ -29,10 +29,6 @@ impl Demand {
     pub(super) fn note(&mut self, now_us: u64, cost: u64) {
         self.offered = self.offered.saturating_add(cost);
         (self.last_us, self.last_cost) = (now_us, cost);
-    }
-
-    pub(super) fn last_cost(&self) -> u64 {
-        self.last_cost
     }
 
     /// Updates the expected demand from the checks since the last update, once that is a whole span.

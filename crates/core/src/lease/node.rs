@@ -188,7 +188,7 @@ impl LeaseHolder {
         let fetch = ahead > 0 && low && !stopped && !self.refusal.pauses(now_us);
         let least = match (self.least, fetch) {
             (0, false) => return None,
-            (0, true) => self.demand.last_cost().clamp(1, self.terms.ceiling),
+            (0, true) => self.demand.last_cost.clamp(1, self.terms.ceiling),
             (least, _) => least,
         };
         Some(GrantRequest { least, most: ahead.max(self.waiting).clamp(least, self.terms.ceiling) })

@@ -21,7 +21,7 @@ use super::State;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Log {
     pub(super) runs: VecDeque<Run>,
-    pub(super) total: u64,
+    pub(crate) total: u64,
     pub(super) period_us: u64,
 }
 
@@ -62,10 +62,6 @@ pub(crate) struct LogChange {
 impl Log {
     pub(crate) fn newest(&self) -> Option<u64> {
         self.runs.back().map(|run| run.at_us)
-    }
-
-    pub(crate) fn total(&self) -> u64 {
-        self.total
     }
 
     /// The stamps, oldest first.

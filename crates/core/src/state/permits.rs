@@ -20,7 +20,7 @@ pub struct Permits {
     /// Sorted by the end of the lease.
     pub(super) held: Vec<Permit>,
     /// Above every id given so far, so that a late release frees nobody else's place.
-    pub(super) next_id: u64,
+    pub(crate) next_id: u64,
 }
 
 /// A number of places held until they are released or their lease ends.
@@ -55,10 +55,6 @@ impl Permits {
         &self.held
     }
 
-    pub(crate) fn next_id(&self) -> u64 {
-        self.next_id
-    }
-
     /// Kept until the clock has passed the ids too: a new state counts them from now.
     pub(super) fn end_us(&self) -> u64 {
         self.held.last().map_or(0, |permit| permit.expires_us).max(self.next_id)
@@ -83,10 +79,6 @@ impl Permits {
             permits.held.push(permit);
             permits.next_id = permit.id + 1;
         }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.held.clear();
     }
 
     /// Gives a permit back. `false` if it was not held: released before, or its lease had ended.

@@ -23,7 +23,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct InFlight {
     shared: Arc<NodeContext>,
     calls: VecDeque<Call>,
-    count: usize,
+    /// How many batches there are.
+    pub(crate) count: usize,
 }
 
 pub(crate) struct Call {
@@ -42,11 +43,6 @@ impl InFlight {
         Self { shared, calls: VecDeque::new(), count: 0 }
     }
 
-    /// How many batches are in flight.
-    pub(crate) const fn count(&self) -> usize {
-        self.count
-    }
-
     /// All of these are sent in one write, when the connection is next driven. Returns the number of calls.
     pub(crate) fn send(
         &mut self,
@@ -55,7 +51,7 @@ impl InFlight {
         now: Instant,
     ) -> usize {
         let calls = group_by_call(requests);
-        let (count, written_before) = (calls.len(), connection.meter().written());
+        let (count, written_before) = (calls.len(), connection.meter.written());
         let charges = calls.iter().flatten().any(|pending| pending.request.charges);
         let replicas = self.shared.replicas.filter(|_| charges);
         let mut push = |requests, reply, confirms| {
@@ -142,7 +138,7 @@ impl InFlight {
 impl Call {
     /// Whether not one byte of it was written: it has certainly not run.
     pub(crate) fn was_not_sent(&self, connection: &Connection) -> bool {
-        connection.meter().written() <= self.written_before
+        connection.meter.written() <= self.written_before
     }
 }
 

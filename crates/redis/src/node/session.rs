@@ -42,7 +42,7 @@ impl Node {
             has_reply = false;
             self.timer.arm(|| in_flight.next_due().into_iter().chain(self.queue.next_due()).min());
             let enough = if leaving { usize::MAX } else { self.enough(&in_flight) };
-            let wake_when = WakeWhen { enough, alarm: self.timer.alarm() };
+            let wake_when = WakeWhen { enough, alarm: self.timer.alarm };
             // Ended, or a reply.
             let progress = poll_fn(|task| {
                 waker.poll(task, |task| match connection.poll_drive(task) {
@@ -55,7 +55,7 @@ impl Node {
                 progressed = progress => match progressed {
                     None => Next::Close,
                     Some((call, reply)) => {
-                        connection.meter().reply_ends();
+                        connection.meter.reply_ends();
                         has_reply = true;
                         worked |= reply.is_ok();
                         if reply.is_ok() && !call.confirms {
@@ -65,7 +65,7 @@ impl Node {
                     }
                 },
                 () = self.queue.ready(wake_when) => {
-                    if in_flight.count() > 0 {
+                    if in_flight.count > 0 {
                         self.timer.arm_by(self.queue.next_due());
                     }
                     Next::Continue
@@ -91,10 +91,9 @@ impl Node {
 
     /// Sends batches: at once if none is in flight, otherwise when there is room and a reply has come or enough wait.
     fn send(&mut self, connection: &Connection, in_flight: &mut InFlight, has_reply: bool) {
-        while in_flight.count() < self.batches_max() {
+        while in_flight.count < self.batches_max() {
             let waiting = self.queue.len();
-            if waiting == 0 || !(in_flight.count() == 0 || has_reply || waiting >= SECOND_BATCH_MIN)
-            {
+            if waiting == 0 || !(in_flight.count == 0 || has_reply || waiting >= SECOND_BATCH_MIN) {
                 return;
             }
             let requests = self.queue.take(BATCH_MAX, BATCH_KEYS_MAX);
@@ -122,7 +121,7 @@ impl Node {
 
     /// How many waiting requests make it worth sending a batch.
     fn enough(&self, in_flight: &InFlight) -> usize {
-        match in_flight.count() {
+        match in_flight.count {
             0 => 1,
             count if count < self.batches_max() => SECOND_BATCH_MIN,
             _ => usize::MAX,

@@ -66,7 +66,7 @@ impl Draft {
     ) -> Result<Effective, AdaptiveError> {
         let before = lock(&self.adaptive.state.governors).get(name).cloned();
         let governor = Governor::new(name, units, rule, before.as_deref())?;
-        let effective = governor.effective().clone();
+        let effective = governor.effective.clone();
         self.governors.push(governor);
         Ok(effective)
     }
@@ -90,7 +90,7 @@ impl Draft {
         target: &Target,
         mode: Mode,
     ) -> Effective {
-        let before = lock(&self.adaptive.state.urls).get(name).map(UrlGovernor::effective);
+        let before = lock(&self.adaptive.state.urls).get(name).map(|it| it.effective.clone());
         let effective = before.unwrap_or_default();
         self.urls.push((
             name.to_owned(),
@@ -106,7 +106,7 @@ impl Draft {
         lock(&state.targets).extend(self.targets);
         let mut governors = lock(&state.governors);
         for governor in self.governors {
-            let name = governor.name().to_owned();
+            let name = governor.name.clone();
             governor.take_over(governors.get(&name).map(|it| &**it));
             governors.insert(name, Arc::new(governor));
         }
@@ -121,7 +121,7 @@ impl Draft {
 
 impl fmt::Debug for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let governors: Vec<_> = self.governors.iter().map(Governor::name).collect();
+        let governors: Vec<_> = self.governors.iter().map(|it| &it.name).collect();
         f.debug_struct("Draft").field("governors", &governors).finish_non_exhaustive()
     }
 }

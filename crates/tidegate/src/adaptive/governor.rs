@@ -7,13 +7,13 @@ use tidegate_core::adaptive::{
     AdaptiveError, Controller, Mode, Output, Ramp, Reading, Settings, State,
 };
 
-use super::{Rule, Source, Target, lock, steady};
+use super::{Rule, Source, Target, lock};
 use crate::effective::Effective;
 
 pub(super) struct Governor {
-    name: String,
-    rule: Rule,
-    effective: Effective,
+    pub(super) name: String,
+    pub(super) rule: Rule,
+    pub(super) effective: Effective,
     state: Mutex<GovernorState>,
 }
 
@@ -90,18 +90,6 @@ impl Governor {
         }
         state.mode = state.controller.output().mode();
         self.effective.enforce(state.mode != Mode::Shadow);
-    }
-
-    pub(super) const fn effective(&self) -> &Effective {
-        &self.effective
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) const fn settings(&self) -> &Settings {
-        &self.rule.settings
     }
 
     /// The reading of each chain, and its weight.
@@ -205,7 +193,7 @@ fn part_of(units: u64, share: f64) -> u64 {
 
 /// A limit of every URL that follows how long that URL takes.
 pub(super) struct UrlGovernor {
-    effective: Effective,
+    pub(super) effective: Effective,
     units: u64,
     ramp: Ramp,
     target: Target,
@@ -243,10 +231,6 @@ impl UrlGovernor {
         share.is_none() || valid.is_some()
     }
 
-    pub(super) fn effective(&self) -> Effective {
-        self.effective.clone()
-    }
-
     /// Sets the limits of slow URLs. All others have the whole limit; beyond ten thousand URLs the rest share one.
     pub(super) fn publish(&self) {
         if self.mode == Mode::Off {
@@ -259,17 +243,17 @@ impl UrlGovernor {
             self.effective.set(if units < self.units { units } else { u64::MAX });
             return;
         }
-        let now = steady(self.target.clock());
+        let now = self.target.now();
         let (mut others, mut slow) = (u64::MAX, Vec::new());
-        self.target.with_urls(|urls| {
-            for (url, units) in urls.limits(&self.ramp, self.units, now) {
-                match url {
-                    Some(url) => slow.push((url.to_owned(), units)),
-                    None if urls.is_full() => others = units,
-                    None => {}
-                }
+        let urls = self.target.urls();
+        for (url, units) in urls.limits(&self.ramp, self.units, now) {
+            match url {
+                Some(url) => slow.push((url.to_owned(), units)),
+                None if urls.is_full() => others = units,
+                None => {}
             }
-        });
+        }
+        drop(urls);
         // A fast URL must not get the limit of those that are not tracked.
         self.effective.replace_keys(
             slow.into_iter().filter(|(_, units)| *units < self.units || others < self.units),

@@ -9,9 +9,9 @@ use tidegate_core::adaptive::{FleetReadings, NodeReading, Reading, Settings, Sta
 
 use super::TICK;
 use super::governor::Governor;
-use crate::reply::Reply;
+use crate::clock::micros;
 use crate::store::{
-    Coordination, KeptState, ReadingReport, StateUpdate, Store, StoreError, TickReadings,
+    Coordination, KeptState, ReadingReport, StateUpdate, Store, StoreResult, TickReadings,
 };
 
 pub(super) struct Sharing {
@@ -24,7 +24,7 @@ struct ReportedGovernor<'a> {
     governor: &'a Governor,
     scope: String,
     readings: Vec<(Reading, u64)>,
-    reply: Reply<'static, TickReadings, StoreError>,
+    reply: StoreResult<TickReadings>,
 }
 
 impl Sharing {
@@ -80,12 +80,12 @@ impl Sharing {
         reply: TickReadings,
         now: Timestamp,
     ) -> Option<(State, u64)> {
-        let settings = governor.settings();
+        let settings = &governor.rule.settings;
         let kept = reply.kept.as_ref().and_then(|kept| read_state(kept, settings));
         let Some(readings) = reply.readings else { return kept };
         let gathered = gather(&readings, settings, reply.tick);
         // The beginning of the tick: the same for all who make this step.
-        let at = Timestamp::from_micros(reply.tick.saturating_mul(tick_us()));
+        let at = Timestamp::from_micros(reply.tick.saturating_mul(micros(TICK)));
         let before = reply.kept.as_ref().map(|kept| kept.tick);
         let next = governor.stepped(kept.clone().map(|(state, _)| state), &gathered, at);
         let text = hex(&next.to_bytes());
@@ -99,7 +99,7 @@ impl Sharing {
     }
 
     fn until_next(&self, now: Timestamp) -> Duration {
-        let tick_us = tick_us();
+        let tick_us = micros(TICK);
         let into_us = now.as_micros() % tick_us;
         // Somewhere in its middle half, each node at another time.
         let at_us = tick_us / 4 + self.node % (tick_us / 2);
@@ -107,15 +107,11 @@ impl Sharing {
     }
 }
 
-fn tick_us() -> u64 {
-    u64::try_from(TICK.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// Contains the settings, so that only nodes with the same settings share readings.
 fn scope_of(governor: &Governor) -> String {
-    let settings = format!("{:?}", governor.settings());
+    let settings = format!("{:?}", governor.rule.settings);
     let hash = rapidhash::v3::rapidhash_v3(settings.as_bytes());
-    format!("{hash:016x} {}", governor.name())
+    format!("{hash:016x} {}", governor.name)
 }
 
 /// Combines the readings of one tick, by node, into one per chain: the median of all nodes.

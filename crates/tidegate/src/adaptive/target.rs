@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
@@ -11,8 +11,8 @@ use tidegate_core::adaptive::{
     TickSummary, UrlRequest, UrlSummary, Urls,
 };
 
-use super::{lock, steady};
 use crate::clock::Clock;
+use crate::sync::lock;
 
 /// How long a pushed value counts: a source that pushes once a second may be a little late.
 const PUSHED_FOR_US: u64 = 1_500_000;
@@ -187,12 +187,12 @@ impl Target {
     /// assert_eq!(database.slots(), None);
     /// ```
     pub fn set_pool_size(&self, slots: Option<u64>) {
-        self.with_observed(|observed| observed.set_pool(slots));
+        self.observed().set_pool(slots);
     }
 
     /// A request that was measured elsewhere: how long it took, and whether it succeeded. A timeout or a 5xx is a failure.
     pub fn observe(&self, latency: Duration, ok: bool) {
-        lock(&self.state.observed).note(latency, ok);
+        self.observed().note(latency, ok);
     }
 
     /// How long a request to a URL took, measured elsewhere. The URL is a normalised path, without its query.
@@ -205,13 +205,13 @@ impl Target {
     /// assert_eq!(site.busiest_urls(1)[0].1.mean_ms, 9150.0);
     /// ```
     pub fn observe_url(&self, url: &str, latency: Duration) {
-        let now = steady(&*self.state.clock);
-        lock(&self.state.urls).note(url, latency, now);
+        let now = self.now();
+        self.urls().note(url, latency, now);
     }
 
     /// How long a request waited in the target's queue, as the target reports it.
     pub fn observe_wait(&self, wait: Duration) {
-        lock(&self.state.observed).note_wait(wait);
+        self.observed().note_wait(wait);
     }
 
     /// Reports a reading: the pressure that a probe got, how full a pool is, the answer to a query, or that the target did
@@ -282,21 +282,22 @@ impl Target {
     /// assert_eq!(busiest[0].1.count, 1);
     /// ```
     pub fn busiest_urls(&self, most: usize) -> Vec<(Option<String>, UrlSummary)> {
-        let (urls, now) = (lock(&self.state.urls), steady(&*self.state.clock));
+        let (urls, now) = (self.urls(), self.now());
         let owned = |(url, summary): (Option<&str>, _)| (url.map(str::to_owned), summary);
         urls.busiest(most, now).into_iter().map(owned).collect()
     }
 
-    pub(super) fn clock(&self) -> &dyn Clock {
-        &*self.state.clock
+    /// The time that observations are measured by.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.state.clock.steady_us())
     }
 
-    pub(super) fn with_observed<R>(&self, then: impl FnOnce(&mut Observed) -> R) -> R {
-        then(&mut lock(&self.state.observed))
+    fn observed(&self) -> MutexGuard<'_, Observed> {
+        lock(&self.state.observed)
     }
 
-    pub(super) fn with_urls<R>(&self, then: impl FnOnce(&mut Urls) -> R) -> R {
-        then(&mut lock(&self.state.urls))
+    pub(super) fn urls(&self) -> MutexGuard<'_, Urls> {
+        lock(&self.state.urls)
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
@@ -309,8 +310,7 @@ impl Target {
             outputs.fold((0.0_f64, false), |(pressure, is_stale), output| {
                 (pressure.max(output.pressure), is_stale || output.is_stale)
             });
-        let now = steady(&*self.state.clock);
-        let seen = self.with_observed(|observed| observed.tick(now, pressure));
+        let seen = self.observed().tick(self.now(), pressure);
         let reported = &mut *lock(&self.state.reported);
         (reported.seen, reported.pressure) = (seen, pressure);
         let mut cap = lock(&self.state.cap);
@@ -387,16 +387,15 @@ enum End {
 
 impl Observation {
     fn new(target: Target, slot: Option<InFlightGuard>) -> Self {
-        let begun = steady(target.clock());
-        target.with_observed(|observed| observed.begin(begun));
+        let begun = target.now();
+        target.observed().begin(begun);
         Self { target, begun, url: None, _slot: slot, end: End::Dropped }
     }
 
     /// Measures the request for this URL, too: a normalised path, without its query.
     pub fn of_url(mut self, url: &str) -> Self {
         if self.url.is_none() {
-            let begun = self.begun;
-            self.url = Some(self.target.with_urls(|urls| urls.begin(url, begun)));
+            self.url = Some(self.target.urls().begin(url, self.begun));
         }
         self
     }
@@ -431,16 +430,18 @@ impl Observation {
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        let (begun, now) = (self.begun, steady(self.target.clock()));
-        self.target.with_observed(|observed| match self.end {
+        let (begun, now) = (self.begun, self.target.now());
+        let mut observed = self.target.observed();
+        match self.end {
             End::Refused => observed.take_back(begun, now),
             End::Done { ok } => observed.end(begun, now, ok),
             End::Dropped => observed.end(begun, now, !std::thread::panicking()),
-        });
+        }
+        drop(observed);
         let Some(url) = self.url else { return };
-        self.target.with_urls(|urls| match self.end {
-            End::Refused => urls.take_back(url),
-            End::Done { .. } | End::Dropped => urls.end(url, now),
-        });
+        match self.end {
+            End::Refused => self.target.urls().take_back(url),
+            End::Done { .. } | End::Dropped => self.target.urls().end(url, now),
+        }
     }
 }

@@ -130,7 +130,7 @@ fn measure(counts: u64, us: u64) -> u64 {
 #[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
 fn system_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    super::micros(since)
 }
 
 /// The kernel watches the counter and stops using it as soon as it is not steady and the same on all cores.

@@ -1,10 +1,11 @@
 //! Units by key, read without a lock: two tables of fingerprints, of which one is read while the other is filled.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::Effective;
 use crate::store::Fingerprints;
+use crate::sync::lock;
 
 /// A power of two, so that with the most keys there are it is not two thirds full.
 const SLOTS: usize = 16_384;
@@ -64,7 +65,7 @@ impl Tables {
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {
-        self.len.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.len)
     }
 }
 

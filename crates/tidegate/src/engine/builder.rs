@@ -81,14 +81,14 @@ impl<C: Clock> EngineBuilder<C> {
     ///
     /// ```
     /// # use tidegate::{Engine, Source};
-    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
+    /// # use tidegate::{StoreRequest, ReserveReply, Reply, StoreReply, StoreResult, Store, StoreError, Timestamp, StoreErrorKind, ReserveRequest};
     /// # #[derive(Debug)]
     /// # struct Down;
     /// # impl Store for Down {
-    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+    /// #     fn decide(&self, _: &StoreRequest<'_>, _: Timestamp) -> StoreResult<StoreReply> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
-    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+    /// #     fn reserve(&self, _: &ReserveRequest<'_>, _: Timestamp) -> StoreResult<ReserveReply> {
     /// #         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "no connection")))
     /// #     }
     /// # }
@@ -218,7 +218,7 @@ impl<C: Clock + 'static> Engine<C> {
             store: Some(stores.plain.store.clone()),
             inherited: Inherited {
                 local,
-                variants: stores.variants(),
+                variants: stores.variants.clone(),
                 table: state.overrides.table().clone(),
             },
             nodes: state.nodes,

@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::policy::{Compiled, CompiledKind, Member, OverrideInForce};
 use crate::reply::Reply;
 use crate::store::{
-    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply,
-    StoreRequest,
+    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreReply, StoreRequest,
+    StoreResult,
 };
 
 /// An answer, and the permits that came with it.
@@ -46,7 +46,7 @@ impl<C: Clock + 'static> Engine<C> {
             Reply::ready(Ok(Decided { answer, permits: vec![] }))
         };
         let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
-            return Reply::ready(Err(CheckError::Shapes(policy.name())));
+            return Reply::failed(CheckError::Shapes(policy.name()));
         };
         let own = match policy.override_for(key, &self.state.clock) {
             None => None,
@@ -60,7 +60,7 @@ impl<C: Clock + 'static> Engine<C> {
         for (slot, (_, member)) in keys.iter_mut().zip(members) {
             match key.find(policy, member.key.as_deref()) {
                 Ok(found) => *slot = found,
-                Err(error) => return Reply::ready(Err(error)),
+                Err(error) => return Reply::failed(error),
             }
         }
         let keys = &keys[..members.len().min(StoreRequest::MAX_LIMITS)];
@@ -69,7 +69,7 @@ impl<C: Clock + 'static> Engine<C> {
             return self.refund_whole(limits, keys, cost, now);
         }
         let Some(reply) = self.put(&limits, keys, cost, op, now) else {
-            return Reply::ready(Err(CheckError::UnknownPolicy(policy.name())));
+            return Reply::failed(CheckError::UnknownPolicy(policy.name()));
         };
         match reply.split() {
             Ok(Ok(reply)) => Reply::ready(limits.answer(reply)),
@@ -95,7 +95,7 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
         now: Timestamp,
-    ) -> Option<Reply<'static, StoreReply, StoreError>> {
+    ) -> Option<StoreResult<StoreReply>> {
         let store = self.state.stores.for_policy(limits.policy).store_for(limits.policy);
         let (mode, all) = (limits.mode, 0..limits.members.len());
         let own_limits = all.map(|index| limits.limit_of(index));
@@ -115,15 +115,15 @@ impl<C: Clock + 'static> Engine<C> {
     ) -> Reply<'e, Decided<'e>, CheckError> {
         let whole = Limits { in_force: InForce::Whole, ..limits.clone() };
         let Some(refund) = self.put(&whole, keys, cost, Op::Refund, now) else {
-            return Reply::ready(Err(CheckError::UnknownPolicy(limits.policy.name())));
+            return Reply::failed(CheckError::UnknownPolicy(limits.policy.name()));
         };
         match refund.split() {
             Ok(Ok(refunded)) => self.left_in_force(limits, whole, keys, refunded, now),
-            Ok(Err(error)) => Reply::ready(Err(CheckError::Store(error))),
+            Ok(Err(error)) => Reply::failed(error.into()),
             Err(later) => {
                 let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
                 Reply::later(async move {
-                    let refunded = later.await.map_err(CheckError::Store)?;
+                    let refunded = later.await?;
                     self.left_in_force(limits, whole, &keys, refunded, now).await
                 })
             }
@@ -166,7 +166,7 @@ impl<C: Clock + 'static> Engine<C> {
                 Ok(reply) => self.queued(reply, &request, store.clone()),
                 Err(error) => self.fall_back_queue(policy, &request, now, error)?,
             };
-            Ok(if policy.shadow { queued.in_shadow() } else { queued })
+            Ok(if policy.options.shadow { queued.in_shadow() } else { queued })
         })
     }
 

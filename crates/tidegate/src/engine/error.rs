@@ -139,6 +139,12 @@ impl fmt::Display for BuildError {
     }
 }
 
+impl From<StoreError> for CheckError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
 impl From<UnderWay> for CheckError {
     fn from(under_way: UnderWay) -> Self {
         Self::Store(under_way.into())

@@ -5,8 +5,8 @@ use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
 use super::decide::{Decided, Limits};
 use super::given::GivenAnswer;
-use super::together::{Count, Step, Together};
-use super::{Answer, CheckError, Engine, Queued};
+use super::step::{Count, Step};
+use super::{Answer, CheckError, Engine, Queued, Together};
 use crate::clock::Clock;
 use crate::policy::{Compiled, OnStoreError};
 use crate::reply::Reply;
@@ -42,7 +42,7 @@ impl<C: Clock + 'static> Engine<C> {
         let reply = limits.with(keys, shares.iter(), |limits| {
             self.state.local.decide(&StoreRequest { mode, limits, cost, op }, now)
         });
-        let reply = reply.map_or(Err(error), Reply::now).map_err(CheckError::Store)?;
+        let reply = reply.map_or(Err(error), Reply::now)?;
         limits.answer(StoreReply { source: Source::Local, ..reply }).map(in_trouble)
     }
 
@@ -63,11 +63,10 @@ impl<C: Clock + 'static> Engine<C> {
             OnStoreError::Local => {
                 let request =
                     ReserveRequest { shaper: &request.shaper.share(self.nodes()), ..*request };
-                let reply = self.state.local.reserve(&request, now).now();
-                let reply = reply.map_err(CheckError::Store)?;
+                let reply = self.state.local.reserve(&request, now).now()?;
                 (self.queued(reply, &request, self.state.local.clone()), Source::Local)
             }
-            OnStoreError::Deny { .. } if policy.shadow => {
+            OnStoreError::Deny { .. } if policy.options.shadow => {
                 let closed = Source::FailClosed;
                 (Queued::without_turn(Reservation::blocked(), closed), closed)
             }
@@ -90,7 +89,7 @@ impl<C: Clock + 'static> Engine<C> {
         let limit = &given.limit.share(self.nodes());
         let request =
             StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
-        let reply = self.state.local.decide(&request, now).now().map_err(CheckError::Store)?;
+        let reply = self.state.local.decide(&request, now).now()?;
         let (decision, store_error) = (reply.verdict.decision, Some(error.kind()));
         Ok(GivenAnswer { decision, source: Source::Local, store_error })
     }
@@ -123,7 +122,7 @@ impl<C: Clock + 'static> Engine<C> {
         let mut decisions = vec![Decision::blocked(); step.counts.len()];
         if !limits.is_empty() {
             let reply = self.state.local.decide_each(&MultiCharge { limits: &limits, charge }, now);
-            let decided = reply.now().map_err(CheckError::Store)?;
+            let decided = reply.now()?;
             for ((place, _), decision) in shares.iter().zip(decided) {
                 decisions[*place] = decision;
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::LimitError;
@@ -13,13 +13,14 @@ use super::fallback::is_failure;
 use super::policies::Policies;
 use super::{Engine, EngineState};
 use crate::cidr::Cidr;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, micros};
 use crate::overrides::{Overrides, TimedOverride};
 use crate::policy::PolicyProblem;
 use crate::reply::{Reply, UnderWay};
 use crate::store::{
     Changed, OverrideChange, OverrideStore, OverrideTable, Store, StoreError, StoredOverride,
 };
+use crate::sync::lock;
 
 /// The overrides of an engine that are set at run time. They beat those that its policies were built with.
 ///
@@ -147,7 +148,7 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     ) -> Reply<'e, (), OverrideError> {
         let key = canonical(key.as_ref());
         if let Err(error) = self.state().check_override(policy, &key, text) {
-            return Reply::ready(Err(error));
+            return Reply::failed(error);
         }
         // Nobody means "from now until now".
         let life = life.map(|life| life.max(Duration::from_millis(1)));
@@ -211,7 +212,7 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     pub fn list(&self) -> Reply<'e, Vec<StoredOverride>, OverrideError> {
         let state = self.state();
         self.refresh().then(move |refreshed| {
-            refreshed.map_err(OverrideError::Store)?;
+            refreshed?;
             let now_us = state.clock.steady_us();
             Ok(state.overrides.table().entries(now_us).collect())
         })
@@ -260,7 +261,7 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     }
 
     /// Changes the store's table, and follows it.
-    fn change<T: Send + 'e>(
+    fn change<T: Send + Unpin + 'e>(
         &self,
         change: &OverrideChange<'_>,
         then: impl FnOnce(Changed) -> Result<T, OverrideError> + Send + 'e,
@@ -268,18 +269,9 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         let state = self.state();
         let reply =
             state.stores.plain.store.extensions().change_override(change, state.clock.now());
-        match reply.split() {
-            Ok(changed) => {
-                let then = move || then(changed.map_err(OverrideError::Store)?);
-                // Changed it is, also if it cannot be loaded now: the next refresh will.
-                state.refresh().then(move |_| then())
-            }
-            Err(later) => Reply::later(async move {
-                let changed = later.await.map_err(OverrideError::Store)?;
-                drop(state.refresh().await);
-                then(changed)
-            }),
-        }
+        let changed = reply.then(|changed| changed.map_err(OverrideError::Store));
+        // Changed it is, also if it cannot be loaded now: the next refresh will.
+        changed.and_then(move |changed| state.refresh().then(move |_| then(changed)))
     }
 }
 
@@ -324,6 +316,12 @@ impl fmt::Display for OverrideError {
             Self::Full => f.write_str("there are too many overrides: remove some first"),
             Self::Store(error) => error.fmt(f),
         }
+    }
+}
+
+impl From<StoreError> for OverrideError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 
@@ -398,7 +396,7 @@ impl LoadedOverrides {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, LoadedTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 
@@ -425,7 +423,7 @@ impl LoadedTable {
             match policy.read_override(&stored.text) {
                 Ok(own) if policy.fits(&own).is_ok() => {
                     let overrides = by_policy.entry(stored.policy.as_str()).or_default();
-                    insert(overrides, &stored.key, || TimedOverride::new(own.clone(), *until_us));
+                    insert(overrides, &stored.key, TimedOverride::new(own, *until_us));
                 }
                 _ => self.skipped += 1,
             }
@@ -437,19 +435,15 @@ impl LoadedTable {
 }
 
 /// A key that is spelt as a network stands for all keys in it, too.
-fn insert(overrides: &mut Overrides<TimedOverride>, key: &[u8], value: impl Fn() -> TimedOverride) {
+fn insert(overrides: &mut Overrides<TimedOverride>, key: &[u8], value: TimedOverride) {
     if let Some(network) = network_of(key) {
-        overrides.insert_for(network, value());
+        overrides.insert_for(network, value.clone());
     }
-    overrides.insert(key, value());
+    overrides.insert(key, value);
 }
 
 /// The network that a key names, if it does. An address of IPv6 does, since it has many spellings.
 fn network_of(key: &[u8]) -> Option<Cidr> {
     let may_be = key.contains(&b'/') || key.contains(&b':');
     may_be.then(|| Cidr::from_key(key)).flatten()
-}
-
-fn micros(life: Duration) -> u64 {
-    u64::try_from(life.as_micros()).unwrap_or(u64::MAX)
 }

@@ -116,7 +116,7 @@ impl<'a> PolicyView<'a> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub const fn is_shadow(&self) -> bool {
-        self.policy.shadow
+        self.policy.options.shadow
     }
 
     /// What it answers while the store does not.
@@ -130,7 +130,7 @@ impl<'a> PolicyView<'a> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub const fn on_store_error(&self) -> OnStoreError {
-        self.policy.on_store_error
+        self.policy.options.on_store_error
     }
 
     /// Why a policy that asks for leases runs without, where it does: its burst or period is too small for them.
@@ -145,7 +145,7 @@ impl<'a> PolicyView<'a> {
     /// ```
     pub fn lease_problem(&self) -> Option<LeaseError> {
         let limits = self.policy.members().iter().map(|(_, member)| &member.limit);
-        let terms = self.policy.lease.then(|| Terms::from_limits(limits))?;
+        let terms = self.policy.options.lease.then(|| Terms::from_limits(limits))?;
         terms.err()
     }
 
@@ -263,7 +263,7 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
                 let decided = self.engine.decide(self.compiled(), key, cost, op);
                 decided.then(|decided| decided.map(|it| it.answer))
             }
-            Err(error) => Reply::ready(Err(error)),
+            Err(error) => Reply::failed(error),
         }
     }
 
@@ -297,9 +297,9 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
             let answer = decided.answer;
             let is_fallback = answer.source == Source::Local;
             let held = decided.permits.into_iter().filter_map(held).collect();
-            let permit = || Permit::new(engine.holder(is_fallback), held);
+            let permit = || Permit::new(engine.holder(is_fallback), held, is_fallback);
             let permit = answer.decision.allowed().then(permit);
-            Ok(Acquired { answer, permit: permit.map(|permit| permit.with_fallback(is_fallback)) })
+            Ok(Acquired { answer, permit })
         })
     }
 
@@ -307,16 +307,16 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
     pub fn release(&self, key: Key<'_>, permit: &PermitId) -> Reply<'e, (), CheckError> {
         let policy = self.compiled();
         let keys: Vec<_> = held_keys(policy, key).collect();
-        let store = self.engine.holder(permit.is_fallback());
+        let store = self.engine.holder(permit.is_fallback);
         let mut pending = Vec::new();
-        for &permits in permit.held() {
+        for &permits in &permit.held {
             // A limit that the policy has no more is forgotten with its lease.
             let Some((scope, member)) = policy.members().get(permits.index) else { continue };
             let Some(Some(key)) = keys.get(permits.index).cloned() else { continue };
             let (scope, limit) = (scope.clone(), member.limit.clone());
             match (Held { permits, scope, key, limit }).release(&*store).split() {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Reply::ready(Err(CheckError::Store(error))),
+                Ok(Err(error)) => return Reply::failed(error.into()),
                 Err(later) => pending.push(later),
             }
         }
@@ -325,7 +325,7 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
         }
         Reply::later(async {
             for later in pending {
-                later.await.map_err(CheckError::Store)?;
+                later.await?;
             }
             Ok(())
         })
@@ -345,15 +345,17 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
     pub fn queue(&self, key: Key<'_>, cost: u64) -> Reply<'e, Queued, CheckError> {
         let policy = self.compiled();
         let CompiledKind::Shaper(scope, shaper) = &policy.kind else {
-            return Reply::ready(Err(CheckError::DoesNotShape(policy.name())));
+            return Reply::failed(CheckError::DoesNotShape(policy.name()));
         };
         let found = match key.find(policy, None) {
             Ok(found) => found,
-            Err(error) => return Reply::ready(Err(error)),
+            Err(error) => return Reply::failed(error),
         };
         let known = match policy.override_for(key, &self.engine.state.clock) {
             Some(OverrideInForce::Allow) => Reservation::unlimited(),
-            Some(OverrideInForce::Block) if policy.shadow => Reservation::blocked().in_shadow(),
+            Some(OverrideInForce::Block) if policy.options.shadow => {
+                Reservation::blocked().in_shadow()
+            }
             Some(OverrideInForce::Block) => Reservation::blocked(),
             Some(OverrideInForce::Limit(_)) | None => {
                 let request = ReserveRequest { scope, key: found, shaper, cost, cancel: None };

@@ -139,10 +139,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue(&self, check: &Check<'_>) -> Reply<'_, Queued, CheckError> {
-        match self.policy(check.policy) {
-            Ok(policy) => policy.queue(check.key, check.cost),
-            Err(error) => Reply::ready(Err(error)),
-        }
+        self.policy(check.policy)
+            .map_or_else(Reply::failed, |policy| policy.queue(check.key, check.cost))
     }
 }
 

@@ -18,7 +18,8 @@ use crate::store::{Replicas, Store, Unconfirmed};
 pub(super) struct Stores<C> {
     pub(super) plain: StoreStack<C>,
     others: Vec<(StoreVariant, StoreStack<C>)>,
-    variants: StoreVariants,
+    /// The stores by settings, for the next engine.
+    pub(super) variants: StoreVariants,
 }
 
 /// The settings of the store that a policy asks for.
@@ -47,7 +48,7 @@ pub(super) struct StoreStack<C> {
 
 impl StoreVariant {
     const fn from_policy(policy: &Compiled) -> Self {
-        Self { replicas: policy.replicas, deadline: policy.deadline }
+        Self { replicas: policy.options.replicas, deadline: policy.options.deadline }
     }
 
     /// The same with the store's own deadline. A variant with another deadline uses its connections.
@@ -123,14 +124,9 @@ impl<C: Clock + 'static> Stores<C> {
             (unconfirmed == Unconfirmed::Deny, wait, timeout)
         };
         let strictness = |policy: &&Compiled| {
-            (policy.replicas.map(copies), policy.deadline.map(std::cmp::Reverse))
+            (policy.options.replicas.map(copies), policy.options.deadline.map(std::cmp::Reverse))
         };
         policies.max_by_key(strictness).map_or(&self.plain, |policy| self.for_policy(policy))
-    }
-
-    /// The store by settings, for another engine.
-    pub(super) fn variants(&self) -> StoreVariants {
-        self.variants.clone()
     }
 
     #[cfg(feature = "leases")]
@@ -148,12 +144,11 @@ impl<C: Clock + 'static> StoreStack<C> {
     ) -> Self {
         let is_remote = !store.extensions().is_local();
         #[cfg(feature = "leases")]
-        let leases = (is_remote && policies.clone().any(|policy| policy.lease))
+        let leases = (is_remote && policies.clone().any(|policy| policy.options.lease))
             .then(|| Arc::new(Leases::with_clock(store.clone(), clock.clone())));
-        let deny_cache =
-            (is_remote && policies.any(|policy| policy.deny_cache)).then(|| -> Arc<dyn Store> {
-                Arc::new(DenyCache::with_clock(store.clone(), clock.clone()))
-            });
+        let deny_cache = (is_remote && policies.any(|policy| policy.options.deny_cache)).then(
+            || -> Arc<dyn Store> { Arc::new(DenyCache::with_clock(store.clone(), clock.clone())) },
+        );
         Self {
             store,
             deny_cache,
@@ -172,16 +167,16 @@ impl<C: Clock + 'static> StoreStack<C> {
         own: &Limit,
         all: impl IntoIterator<Item = &'a Limit> + Clone,
     ) -> Option<Limit> {
-        if self.leases.is_some() && policy.lease { leased_limit(own, all) } else { None }
+        if self.leases.is_some() && policy.options.lease { leased_limit(own, all) } else { None }
     }
 
     /// The store that a policy asks.
     pub(super) fn store_for(&self, policy: &Compiled) -> &dyn Store {
         #[cfg(feature = "leases")]
-        if let Some(leases) = self.leases.as_ref().filter(|_| policy.lease) {
+        if let Some(leases) = self.leases.as_ref().filter(|_| policy.options.lease) {
             return leases;
         }
-        self.deny_cache.as_ref().filter(|_| policy.deny_cache).unwrap_or(&self.store)
+        self.deny_cache.as_ref().filter(|_| policy.options.deny_cache).unwrap_or(&self.store)
     }
 
     /// The store for a limit of no policy: with a deny cache if there is one, and without leases.

@@ -1,14 +1,11 @@
 //! Several questions in one step: all are charged or none, and each has its answer.
 
-mod step;
-
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
-use self::step::{CheckPart, ShadowCheck};
-pub(super) use self::step::{Count, Step};
 use super::decide::{Limits, without_limit};
 use super::fallback::fallback_for;
 use super::in_force::InForce;
+use super::step::{CheckPart, Count, ShadowCheck, Step};
 use super::{Answer, BindingLimit, Check, CheckError, Engine, Question};
 use crate::clock::Clock;
 use crate::policy::{CompiledKind, OverrideInForce, PolicyKind};
@@ -85,10 +82,8 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
     ) -> Reply<'_, Together<'_>, CheckError> {
         let questions = checks.iter().map(|check| self.question(check, None));
-        match questions.collect::<Result<Vec<_>, _>>() {
-            Ok(questions) => self.decide_together(&questions, op),
-            Err(error) => Reply::ready(Err(error)),
-        }
+        let questions = questions.collect::<Result<Vec<_>, _>>();
+        questions.map_or_else(Reply::failed, |questions| self.decide_together(&questions, op))
     }
 
     /// The same, where a check may bring a limit of its own, instead of the only one of its policy. Of two limits for one
@@ -109,10 +104,8 @@ impl<C: Clock + 'static> Engine<C> {
         checks: &[(Check<'_>, Option<&'e Limit>)],
         op: Op,
     ) -> Reply<'e, Together<'e>, CheckError> {
-        match self.questions(checks) {
-            Ok(questions) => self.decide_together(&questions, op),
-            Err(error) => Reply::ready(Err(error)),
-        }
+        let questions = self.questions(checks);
+        questions.map_or_else(Reply::failed, |questions| self.decide_together(&questions, op))
     }
 
     /// [`Engine::ask_together`] for policies that were looked up already, where a question may bring a limit of its own.
@@ -142,12 +135,11 @@ impl<C: Clock + 'static> Engine<C> {
             Ok(((step, keys), shadow_checks)) => {
                 let reply = self.decide_step(step, &keys);
                 if shadow_checks.is_empty() {
-                    reply
-                } else {
-                    self.add_shadow_checks(reply, shadow_checks)
+                    return reply;
                 }
+                reply.and_then(move |others| self.insert_shadow_answers(others, shadow_checks))
             }
-            Err(error) => Reply::ready(Err(error)),
+            Err(error) => Reply::failed(error),
         }
     }
 
@@ -273,10 +265,7 @@ impl<C: Clock + 'static> Engine<C> {
                         *count = Count { cost, ..mine };
                     } else if !is_within(&count.limit, &mine.limit) {
                         let why = "two limits for one key in one step, and neither is the tighter";
-                        return Err(CheckError::Store(StoreError::new(
-                            StoreErrorKind::BadRequest,
-                            why,
-                        )));
+                        return Err(StoreError::bad_request(why).into());
                     }
                 }
                 count.cost = count.cost.saturating_add(question.cost);
@@ -305,7 +294,7 @@ impl<C: Clock + 'static> Engine<C> {
         }
         if own.is_some() && members.len() > 1 {
             let why = "a limit of its own goes with a policy of one limit";
-            return Err(CheckError::Store(StoreError::new(StoreErrorKind::BadRequest, why)));
+            return Err(StoreError::bad_request(why).into());
         }
         let own = match policy.override_for(key, &self.state.clock) {
             None => own.map(BindingLimit::of_policy),
@@ -338,7 +327,7 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Asks the store once, and turns its reply into answers.
-    fn decide_step<'e>(
+    pub(super) fn decide_step<'e>(
         &'e self,
         step: Step<'e>,
         keys: &[impl AsRef<[u8]>],
@@ -379,13 +368,12 @@ impl<C: Clock + 'static> Engine<C> {
         reply: Result<Vec<Decision>, StoreError>,
     ) -> Result<Together<'e>, CheckError> {
         let count = step.counts.len();
-        match reply {
-            Ok(decisions) if decisions.len() == count => step.answer(&decisions),
-            Ok(_) => {
-                let error =
-                    StoreError::new(StoreErrorKind::Protocol, "not one answer for each limit");
-                self.fall_back_together(step, keys, now, error)
-            }
+        let complete = reply.and_then(|decisions| match decisions.len() {
+            answered if answered == count => Ok(decisions),
+            _ => Err(StoreError::new(StoreErrorKind::Protocol, "not one answer for each limit")),
+        });
+        match complete {
+            Ok(decisions) => step.answer(&decisions),
             Err(error) => self.fall_back_together(step, keys, now, error),
         }
     }
@@ -406,7 +394,7 @@ fn charge_of(op: Op) -> Result<Charge, CheckError> {
         Op::Peek => Ok(Charge::Never),
         _ => {
             let why = "several checks can be taken or peeked in one step, and nothing else";
-            Err(CheckError::Store(StoreError::new(StoreErrorKind::BadRequest, why)))
+            Err(StoreError::bad_request(why).into())
         }
     }
 }

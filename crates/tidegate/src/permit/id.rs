@@ -20,8 +20,8 @@ use crate::store::StoreRequest;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PermitId {
-    is_fallback: bool,
-    held: Vec<HeldPermits>,
+    pub(crate) is_fallback: bool,
+    pub(crate) held: Vec<HeldPermits>,
 }
 
 /// Permits held under one limit of a policy.
@@ -48,14 +48,6 @@ pub struct BadPermitId;
 impl PermitId {
     pub(super) const fn new(is_fallback: bool, held: Vec<HeldPermits>) -> Self {
         Self { is_fallback, held }
-    }
-
-    pub(crate) const fn is_fallback(&self) -> bool {
-        self.is_fallback
-    }
-
-    pub(crate) fn held(&self) -> &[HeldPermits] {
-        &self.held
     }
 }
 

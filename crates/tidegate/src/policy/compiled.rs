@@ -1,14 +1,15 @@
 //! A policy that has been checked: what an engine asks with it, and what it answers when the store does not.
 
-use std::time::Duration;
-
 use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
-use super::{Member, OnStoreError, Override, OverrideInForce, PolicyKind, PolicyProblem};
+use super::{
+    Kind, Member, OnStoreError, Override, OverrideInForce, Policy, PolicyKind, PolicyOptions,
+    PolicyProblem,
+};
 use crate::clock::Clock;
 use crate::engine::Key;
 use crate::overrides::{Overrides, RunTimeTable};
-use crate::store::{Replicas, Scope, StoreError, StoreErrorKind, StoreRequest};
+use crate::store::{Scope, StoreError, StoreErrorKind, StoreRequest};
 
 /// A policy that has been checked, with the scopes of its limits.
 #[derive(Debug)]
@@ -20,12 +21,7 @@ pub(crate) struct Compiled {
     pub(crate) kind: CompiledKind,
     pub(crate) overrides: Overrides<Override>,
     pub(crate) at_run_time: RunTimeTable,
-    pub(crate) on_store_error: OnStoreError,
-    pub(crate) deny_cache: bool,
-    pub(crate) lease: bool,
-    pub(crate) replicas: Option<Replicas>,
-    pub(crate) deadline: Option<Duration>,
-    pub(crate) shadow: bool,
+    pub(crate) options: PolicyOptions,
 }
 
 #[derive(Debug)]
@@ -37,6 +33,54 @@ pub(crate) enum CompiledKind {
         adaptive: bool,
     },
     Shaper(Scope, LeakyBucket),
+}
+
+impl Policy {
+    /// Checks the policy as a whole, under its name.
+    pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
+        let kind = match self.kind? {
+            Kind::Shaper(limit) => {
+                if self.overrides.values().any(|instead| matches!(instead, Override::Limit(_))) {
+                    return Err(PolicyProblem::OverrideOfMany);
+                }
+                CompiledKind::Shaper(Scope::named(policy, ""), limit)
+            }
+            Kind::Limits { mode, members } => {
+                check_members(&members, &self.overrides)?;
+                // Limits on different identifiers have to be kept together.
+                let together = members.windows(2).any(|pair| pair[0].key != pair[1].key);
+                let scope = |limit: &str| match &self.tag {
+                    Some(tag) => Scope::tagged(tag, policy, limit),
+                    None if together => Scope::together(policy, limit),
+                    None => Scope::named(policy, limit),
+                };
+                let scoped = |member: Member| (scope(&member.name), member);
+                let adaptive = members.iter().any(|member| member.effective.is_some());
+                let members = members.into_iter().map(scoped).collect();
+                CompiledKind::Limits { mode, members, adaptive }
+            }
+        };
+        if self.options.lease {
+            check_lease(&kind)?;
+        }
+        let has_concurrency = |(_, member): &(_, Member)| member.limit.grants_permits();
+        let purpose = match &kind {
+            CompiledKind::Shaper(..) => PolicyKind::Shaper,
+            CompiledKind::Limits { members, .. } if members.iter().any(has_concurrency) => {
+                PolicyKind::Concurrency
+            }
+            CompiledKind::Limits { .. } => PolicyKind::Limits,
+        };
+        Ok(Compiled {
+            name: policy.into(),
+            index: 0,
+            purpose,
+            kind,
+            overrides: self.overrides,
+            at_run_time: RunTimeTable::default(),
+            options: self.options,
+        })
+    }
 }
 
 impl Compiled {
@@ -100,7 +144,7 @@ impl Compiled {
 
     /// A decision as callers get it, and whether it was allowed only because nobody is refused.
     pub(crate) const fn shadowed(&self, decision: Decision) -> (Decision, bool) {
-        if self.shadow && !decision.allowed() {
+        if self.options.shadow && !decision.allowed() {
             (decision.in_shadow(), true)
         } else {
             (decision, false)
@@ -109,7 +153,7 @@ impl Compiled {
 
     /// What to answer to a failure. Replicas that confirm nothing are one only where the policy denies then.
     pub(crate) fn on_failure(&self, error: &StoreError) -> OnStoreError {
-        match (error.kind(), self.on_store_error) {
+        match (error.kind(), self.options.on_store_error) {
             (StoreErrorKind::Unreplicated, OnStoreError::Allow | OnStoreError::Local) => {
                 OnStoreError::DENY
             }
@@ -126,10 +170,7 @@ impl Compiled {
     }
 }
 
-pub(super) fn check_members(
-    members: &[Member],
-    overrides: &Overrides<Override>,
-) -> Result<(), PolicyProblem> {
+fn check_members(members: &[Member], overrides: &Overrides<Override>) -> Result<(), PolicyProblem> {
     if members.is_empty() {
         return Err(PolicyProblem::NoLimit);
     }
@@ -163,7 +204,7 @@ fn check_own<'a>(
 /// What can never be lent. A burst that is too small only runs without leases: see [`PolicyView::lease_problem`].
 ///
 /// [`PolicyView::lease_problem`]: crate::PolicyView::lease_problem
-pub(super) fn check_lease(kind: &CompiledKind) -> Result<(), PolicyProblem> {
+fn check_lease(kind: &CompiledKind) -> Result<(), PolicyProblem> {
     match kind {
         CompiledKind::Shaper(..) => Err(PolicyProblem::LeaseOfShaper),
         CompiledKind::Limits { mode: Mode::Any, .. } => Err(PolicyProblem::LeaseOfAny),

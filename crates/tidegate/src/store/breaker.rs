@@ -14,7 +14,7 @@ use tidegate_core::{Decision, Timestamp};
 pub use self::switch::{BreakerPass, BreakerSwitch, BreakerTarget, with_probe_request};
 use super::{
     MultiCharge, RemoteStore, Replicas, ReserveReply, ReserveRequest, Store, StoreError,
-    StoreExtensions, StoreReply, StoreRequest,
+    StoreExtensions, StoreReply, StoreRequest, StoreResult,
 };
 use crate::reply::Reply;
 
@@ -51,7 +51,7 @@ pub struct Breaker<S> {
     protected: Arc<Protected<S>>,
 }
 
-type Probe<S> = Box<dyn Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync>;
+type Probe<S> = Box<dyn Fn(&S) -> StoreResult<StoreReply> + Send + Sync>;
 
 struct Protected<S> {
     store: S,
@@ -64,7 +64,7 @@ impl<S: Store + 'static> BreakerTarget for Protected<S> {
         &self.switch
     }
 
-    fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
+    fn probe(&self) -> StoreResult<StoreReply> {
         (self.probe)(&self.store)
     }
 }
@@ -100,7 +100,7 @@ impl<S: Store + 'static> Breaker<S> {
     pub fn probing(
         store: S,
         options: BreakerOptions,
-        probe: impl Fn(&S) -> Reply<'static, StoreReply, StoreError> + Send + Sync + 'static,
+        probe: impl Fn(&S) -> StoreResult<StoreReply> + Send + Sync + 'static,
     ) -> Self {
         let (probe, switch) = (Box::new(probe), BreakerSwitch::new(options));
         Self { protected: Arc::new(Protected { store, probe, switch }) }
@@ -117,50 +117,28 @@ impl<S: Store + 'static> Breaker<S> {
     }
 
     /// Asks the store, unless the breaker is open, and counts the result.
-    fn watch<T: Send + 'static>(
-        &self,
-        call: impl FnOnce(&S) -> Reply<'static, T, StoreError>,
-    ) -> Reply<'static, T, StoreError> {
+    fn watch<T: Send + 'static>(&self, call: impl FnOnce(&S) -> StoreResult<T>) -> StoreResult<T> {
         let mut watched = match WatchedCall::begin(&self.protected) {
             Ok(watched) => watched,
-            Err(open) => return Reply::ready(Err(open)),
+            Err(open) => return Reply::failed(open),
         };
-        match call(&self.protected.store).split() {
-            Ok(answer) => {
-                watched.answered(answer.as_ref().err());
-                Reply::ready(answer)
-            }
-            Err(later) => Reply::later(async move {
-                let answer = later.await;
-                watched.answered(answer.as_ref().err());
-                answer
-            }),
-        }
+        call(&self.protected.store).then(move |answer| {
+            watched.answered(answer.as_ref().err());
+            answer
+        })
     }
 }
 
 impl<S: Store + 'static> Store for Breaker<S> {
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         self.watch(|store| store.decide(request, now))
     }
 
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         self.watch(|store| store.decide_each(charges, now))
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.watch(|store| store.reserve(request, now))
     }
 

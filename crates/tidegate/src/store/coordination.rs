@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
-use super::{StoreError, StoreErrorKind};
-use crate::reply::Reply;
+use super::{StoreError, StoreResult};
+use crate::clock::micros;
 
 /// Bounds of what is reported and kept: sixteen signals, and what a controller remembers of them, fit in several times.
 const READING_BYTES_MAX: usize = 2048;
@@ -43,7 +43,7 @@ pub trait Coordination: Send + Sync + fmt::Debug {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError>;
+    ) -> StoreResult<TickReadings>;
 
     /// Keeps the state that follows from the readings of a tick, unless another node was first.
     ///
@@ -53,11 +53,7 @@ pub trait Coordination: Send + Sync + fmt::Debug {
     /// assert!(!MemoryStore::default().keep_state(&update, Timestamp::EPOCH).now()?); // no readings yet
     /// # Ok::<(), tidegate::StoreError>(())
     /// ```
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError>;
+    fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool>;
 
     /// How many nodes share the state, this one included: the last count that the store got.
     ///
@@ -191,7 +187,7 @@ impl ReadingReport<'_> {
     /// assert_eq!(report.tick_us(), 1_000_000);
     /// ```
     pub fn tick_us(&self) -> u64 {
-        u64::try_from(self.tick.as_micros()).unwrap_or(u64::MAX).max(1)
+        micros(self.tick).max(1)
     }
 
     /// Checks its bounds: every store accepts the same.
@@ -206,7 +202,7 @@ impl ReadingReport<'_> {
         let reading = self.reading;
         if reading.is_empty() || reading.len() > READING_BYTES_MAX || reading.contains(' ') {
             let why = "a reading has 1 to 2048 bytes, and no space";
-            return Err(StoreError::new(StoreErrorKind::BadRequest, why));
+            return Err(StoreError::bad_request(why));
         }
         Ok(())
     }
@@ -222,10 +218,7 @@ impl StateUpdate<'_> {
     /// ```
     pub fn validate(&self) -> Result<(), StoreError> {
         if self.text.len() > STATE_BYTES_MAX {
-            return Err(StoreError::new(
-                StoreErrorKind::BadRequest,
-                "a state has at most 8192 bytes",
-            ));
+            return Err(StoreError::bad_request("a state has at most 8192 bytes"));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::fingerprint::Fingerprints;
 use super::owned::OwnedRequest;
 use super::{
     KeyedLimit, MultiCharge, Op, Ran, ReserveReply, ReserveRequest, Source, Store, StoreError,
-    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -77,7 +77,9 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_clock(store: S, clock: C) -> Self {
-        Self { state: Arc::new(CacheState::new(store, clock)) }
+        let fingerprints = Fingerprints::random();
+        let (refusals, returns) = (Refusals::new(MAX_REFUSALS), Returns::new());
+        Self { state: Arc::new(CacheState { store, clock, fingerprints, refusals, returns }) }
     }
 
     /// How many refusals are remembered, including those that have expired.
@@ -92,7 +94,7 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         lookup: Lookup,
         request: &StoreRequest<'_>,
         now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    ) -> StoreResult<StoreReply> {
         let (state, request) = (self.state.clone(), OwnedRequest::from_request(request));
         let (sent_us, waiter) = (call.sent_us, call.join());
         Reply::later(async move {
@@ -121,11 +123,7 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
 
     /// Passes on a request that gives units back, and forgets the refusals of its keys: when it is sent, in case nobody
     /// waits for the reply, and when the reply is there, since other requests may have reached the store before it.
-    fn give_back(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn give_back(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let state = self.state.clone();
         let fingerprint = |keyed: &KeyedLimit<'_>| state.fingerprints.hash(keyed.scope, keyed.key);
         let keys: Vec<u64> = request.limits.iter().map(fingerprint).collect();
@@ -141,11 +139,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// The request is sent before this returns, with one exception: a check that waits for the answer to another one is
     /// only sent if that answer is an admission, and not at all if its reply was dropped by then.
     #[inline]
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         if !matches!(request.op, Op::Take | Op::Peek) {
             return self.give_back(request, now);
         }
@@ -163,19 +157,11 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     }
 
     /// Not remembered: a refusal is one of several answers, and gives nothing back that would void a remembered refusal.
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         self.state.store.decide_each(charges, now)
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.state.store.reserve(request, now)
     }
 
@@ -197,12 +183,6 @@ struct CacheState<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
-    fn new(store: S, clock: C) -> Self {
-        let fingerprints = Fingerprints::random();
-        let (refusals, returns) = (Refusals::new(MAX_REFUSALS), Returns::new());
-        Self { store, clock, fingerprints, refusals, returns }
-    }
-
     /// How to find a request that is sent now among the refusals.
     fn lookup(&self, request: &StoreRequest<'_>) -> Lookup {
         let mut returns = 0_u64;
@@ -222,7 +202,7 @@ impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
         lookup: Lookup,
         request: &StoreRequest<'_>,
         now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    ) -> StoreResult<StoreReply> {
         let limits = || request.limits.iter().map(|keyed| keyed.limit.clone()).collect();
         match self.store.decide(request, now).split() {
             Ok(answer) => {

@@ -37,7 +37,7 @@ pub enum Ran {
 }
 
 macro_rules! store_error_kinds {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $ran:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, ran: $ran:ident, counts: $counts:literal;)*) => {
         /// What kind of failure it was; few and fixed, so that they can be counted by name.
         ///
         /// ```
@@ -64,103 +64,78 @@ macro_rules! store_error_kinds {
             pub const fn ran(self) -> Ran {
                 match self { $(Self::$name => Ran::$ran,)* }
             }
+
+            /// Whether it is a failure of the store: a breaker counts it.
+            ///
+            /// ```
+            /// # use tidegate::StoreErrorKind;
+            /// assert!(StoreErrorKind::Timeout.is_store_failure());
+            /// assert!(!StoreErrorKind::WrongType.is_store_failure()); // one key's, not the store's
+            /// ```
+            pub const fn is_store_failure(self) -> bool {
+                match self { $(Self::$name => $counts,)* }
+            }
         }
     };
 }
 
+// A breaker does not count what was caused by the request, one key or replicas, or where the store was not asked or not
+// awaited. `Overloaded` comes from our own queue; if the store is the cause, the requests in the queue time out, which
+// counts.
 store_error_kinds! {
     /// No connection, and none could be made.
-    Unreachable = "unreachable", No;
+    Unreachable = "unreachable", ran: No, counts: true;
     /// Too many requests wait already.
-    Overloaded = "overloaded", No;
+    Overloaded = "overloaded", ran: No, counts: false;
     /// The breaker is open: the store was not asked.
-    BreakerOpen = "breaker-open", No;
+    BreakerOpen = "breaker-open", ran: No, counts: false;
     /// The deadline passed before the request could be sent.
-    NotSent = "not-sent", No;
+    NotSent = "not-sent", ran: No, counts: true;
     /// The deadline passed without an answer.
-    Timeout = "timeout", Unknown;
+    Timeout = "timeout", ran: Unknown, counts: true;
     /// The connection ended before the answer came.
-    Disconnected = "disconnected", Unknown;
+    Disconnected = "disconnected", ran: Unknown, counts: true;
     /// The answer made no sense.
-    Protocol = "protocol", Unknown;
+    Protocol = "protocol", ran: Unknown, counts: true;
     /// It was charged, and too few replicas have confirmed it in time.
-    Unreplicated = "unreplicated", Unknown;
+    Unreplicated = "unreplicated", ran: Unknown, counts: false;
     /// The user or password was not accepted, or lacks a permission.
-    Denied = "denied", No;
+    Denied = "denied", ran: No, counts: true;
     /// The scripts were flushed again and again.
-    NoScript = "noscript", No;
+    NoScript = "noscript", ran: No, counts: true;
     /// A replica was asked to write.
-    ReadOnly = "readonly", No;
+    ReadOnly = "readonly", ran: No, counts: true;
     /// The store is still loading its data.
-    Loading = "loading", No;
+    Loading = "loading", ran: No, counts: true;
     /// A script of another program runs for too long.
-    Busy = "busy", No;
+    Busy = "busy", ran: No, counts: true;
     /// The store has no memory left, and may not evict.
-    OutOfMemory = "oom", No;
+    OutOfMemory = "oom", ran: No, counts: true;
     /// The store cannot write to its disk, and so refuses writes.
-    Misconfigured = "misconf", No;
+    Misconfigured = "misconf", ran: No, counts: true;
     /// The replica has lost its primary.
-    MasterDown = "masterdown", No;
+    MasterDown = "masterdown", ran: No, counts: true;
     /// The cluster has no node for the key.
-    ClusterDown = "clusterdown", No;
+    ClusterDown = "clusterdown", ran: No, counts: true;
     /// The key is being moved to another node.
-    Moving = "moving", No;
+    Moving = "moving", ran: No, counts: false;
     /// The store accepts no more clients.
-    MaxClients = "maxclients", No;
+    MaxClients = "maxclients", ran: No, counts: true;
     /// The key holds something that tidegate did not write.
-    WrongType = "wrongtype", No;
+    WrongType = "wrongtype", ran: No, counts: false;
     /// The request itself makes no sense to this store.
-    BadRequest = "bad-ask", No;
+    BadRequest = "bad-ask", ran: No, counts: false;
     /// What was asked for in one step is kept on several nodes. See [`Policy::tagged`](crate::Policy::tagged).
-    Apart = "apart", No;
+    Apart = "apart", ran: No, counts: false;
     /// The store cannot do this at all.
-    Unsupported = "unsupported", No;
+    Unsupported = "unsupported", ran: No, counts: false;
     /// Another error of the store.
-    Other = "other", No;
+    Other = "other", ran: No, counts: true;
     /// The answer comes over a network, and was not awaited.
-    UnderWay = "under-way", Unknown;
+    UnderWay = "under-way", ran: Unknown, counts: false;
 }
 
 impl StoreErrorKind {
-    /// Whether it is a failure of the store: a breaker counts it.
-    ///
-    /// ```
-    /// # use tidegate::StoreErrorKind;
-    /// assert!(StoreErrorKind::Timeout.is_store_failure());
-    /// assert!(!StoreErrorKind::WrongType.is_store_failure()); // one key's, not the store's
-    /// ```
-    pub const fn is_store_failure(self) -> bool {
-        match self {
-            Self::Unreachable
-            | Self::NotSent
-            | Self::Timeout
-            | Self::Disconnected
-            | Self::Protocol
-            | Self::Denied
-            | Self::NoScript
-            | Self::ReadOnly
-            | Self::Loading
-            | Self::Busy
-            | Self::OutOfMemory
-            | Self::Misconfigured
-            | Self::MasterDown
-            | Self::ClusterDown
-            | Self::MaxClients
-            | Self::Other => true,
-            // Caused by the request, one key or replicas, or the store was not asked or not awaited. `Overloaded` comes from
-            // our own queue; if the store is the cause, the requests in the queue time out, which counts.
-            Self::BadRequest
-            | Self::Apart
-            | Self::Unsupported
-            | Self::Overloaded
-            | Self::WrongType
-            | Self::Moving
-            | Self::Unreplicated
-            | Self::BreakerOpen
-            | Self::UnderWay => false,
-        }
-    }
-
     /// Whether the caller asked for what this store cannot do: no failure of the store, and no fallback would help.
     pub(crate) const fn is_bad_request(self) -> bool {
         matches!(self, Self::BadRequest | Self::Apart | Self::Unsupported)
@@ -177,6 +152,11 @@ impl StoreError {
     /// ```
     pub fn new(kind: StoreErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, detail: detail.into() }
+    }
+
+    /// A request that makes no sense, whatever the state of the store.
+    pub(crate) fn bad_request(why: &'static str) -> Self {
+        Self::new(StoreErrorKind::BadRequest, why)
     }
 
     /// What kind of failure it was.

@@ -6,7 +6,7 @@ use tidegate_core::Timestamp;
 
 use super::{
     Changed, Coordination, OverrideChange, OverrideStore, OverrideTable, ReadingReport,
-    RemoteStore, StateUpdate, StoreError, StoreErrorKind, TickReadings,
+    RemoteStore, StateUpdate, StoreError, StoreErrorKind, StoreResult, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -45,26 +45,12 @@ impl StoreExtensions<'_> {
 }
 
 impl OverrideStore for StoreExtensions<'_> {
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
-        match self.overrides {
-            Some(overrides) => overrides.overrides(known, now),
-            None => unsupported("this store keeps no overrides"),
-        }
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
+        self.overrides.map_or_else(no_overrides, |it| it.overrides(known, now))
     }
 
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
-        match self.overrides {
-            Some(overrides) => overrides.change_override(change, now),
-            None => unsupported("this store keeps no overrides"),
-        }
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
+        self.overrides.map_or_else(no_overrides, |it| it.change_override(change, now))
     }
 }
 
@@ -73,22 +59,12 @@ impl Coordination for StoreExtensions<'_> {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError> {
-        match self.coordination {
-            Some(coordination) => coordination.report_reading(report, now),
-            None => unsupported("this store keeps no readings"),
-        }
+    ) -> StoreResult<TickReadings> {
+        self.coordination.map_or_else(no_readings, |it| it.report_reading(report, now))
     }
 
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
-        match self.coordination {
-            Some(coordination) => coordination.keep_state(update, now),
-            None => unsupported("this store keeps no readings"),
-        }
+    fn keep_state(&self, update: &StateUpdate<'_>, now: Timestamp) -> StoreResult<bool> {
+        self.coordination.map_or_else(no_readings, |it| it.keep_state(update, now))
     }
 
     fn nodes(&self) -> Option<NonZeroU32> {
@@ -96,6 +72,10 @@ impl Coordination for StoreExtensions<'_> {
     }
 }
 
-fn unsupported<T: Send>(why: &'static str) -> Reply<'static, T, StoreError> {
-    Reply::ready(Err(StoreError::new(StoreErrorKind::Unsupported, why)))
+fn no_overrides<T: Send>() -> StoreResult<T> {
+    Reply::failed(StoreError::new(StoreErrorKind::Unsupported, "this store keeps no overrides"))
+}
+
+fn no_readings<T: Send>() -> StoreResult<T> {
+    Reply::failed(StoreError::new(StoreErrorKind::Unsupported, "this store keeps no readings"))
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::{Decision, LeaseHolder, Limit, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
@@ -21,10 +21,11 @@ use self::request::{LeaseRequest, has_runtime};
 use super::fingerprint::{Fingerprints, IdentityHasher};
 use super::{
     KeyedLimit, LimitCharge, MultiCharge, Op, ReserveReply, ReserveRequest, Source, Store,
-    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
+    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
+use crate::sync::lock;
 
 /// The most keys with a lease on this node. Each check of further keys asks the store.
 const MAX_KEYS: usize = 100_000;
@@ -248,11 +249,7 @@ impl<S: Store, C> fmt::Debug for Leases<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let shared = &self.shared;
         if !request.is_valid() || request.mode != Mode::All {
             return shared.store.decide(request, now);
@@ -270,11 +267,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     }
 
     /// Decided by the store: units out on lease are charged there already. The limits of a policy are leased together.
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         let leased = |charge: &LimitCharge<'_>| {
             let LimitCharge { keyed, .. } = charge;
             let beside = charges.limits.iter().map(|other| other.keyed).filter(|other| {
@@ -291,11 +284,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         self.shared.store.decide_each(&MultiCharge { limits: &limits, ..*charges }, now)
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.shared.store.reserve(request, now)
     }
 
@@ -309,7 +298,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         self: &Arc<Self>,
         request: &StoreRequest<'_>,
         now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    ) -> StoreResult<StoreReply> {
         let fingerprint = self.fingerprint(request.limits);
         let now_us = self.clock.steady_us();
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
@@ -424,11 +413,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     }
 
     /// Asks the store, with the limits that it counts while units are leased.
-    fn ask_store(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn ask_store(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let plain = request.limits.iter().map(|keyed| keyed.limit);
         let leased: Option<Vec<_>> =
             plain.clone().map(|own| leased_limit(own, plain.clone())).collect();
@@ -490,21 +475,16 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             let Outbox { fingerprint, generation, limits, messages, no_runtime } = outbox;
             any_without_runtime |= no_runtime;
             for message in messages.into_iter().flatten() {
-                let Message::Ask(wanted) = message else {
-                    if let Message::Return(back) = message {
-                        drop(
-                            limits.with(Op::GiveBack(back), |request| {
-                                self.store.decide(request, now)
-                            }),
-                        );
+                let ask = |op| limits.with(op, |request| self.store.decide(request, now));
+                let wanted = match message {
+                    Message::Ask(wanted) => wanted,
+                    Message::Return(back) => {
+                        drop(ask(Op::GiveBack(back)));
+                        continue;
                     }
-                    continue;
                 };
                 let lease = LeaseRequest::new(self.clone(), fingerprint, generation);
-                match limits
-                    .with(Op::Lease(wanted), |request| self.store.decide(request, now))
-                    .split()
-                {
+                match ask(Op::Lease(wanted)).split() {
                     Ok(reply) => next = lease.answered(reply),
                     Err(later) => {
                         self.answers_later.store(true, Ordering::Relaxed);
@@ -561,7 +541,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, Shard> {
         // The high bits: the table within a shard uses the low ones.
         let shard = usize::try_from(fingerprint >> 58).unwrap_or(0) % SHARDS;
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 }
 
@@ -579,7 +559,7 @@ pub(crate) fn leased_limit<'a>(
 /// The answer to a check that waits. A store that answers at once has decided it already.
 fn wait_for(
     mut answer: oneshot::Receiver<Result<StoreReply, StoreError>>,
-) -> Reply<'static, StoreReply, StoreError> {
+) -> StoreResult<StoreReply> {
     if let Ok(answer) = answer.try_recv() {
         return Reply::ready(answer);
     }

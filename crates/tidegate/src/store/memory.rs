@@ -12,6 +12,7 @@ mod budget;
 mod coordination;
 mod each;
 mod evict;
+mod fast_path;
 mod many;
 mod overrides;
 mod snapshot;
@@ -24,8 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::{
-    Arrival, Decision, FixedWindow, Gcra, LeakyBucket, Limit, Permit, Reservation, State,
-    Timestamp, Verdict,
+    Arrival, Decision, LeakyBucket, Limit, Permit, Reservation, State, Timestamp, Verdict,
 };
 
 pub use snapshot::SnapshotError;
@@ -34,13 +34,13 @@ use self::budget::Budget;
 use self::coordination::MemoryReadings;
 use self::overrides::OverridesInMemory;
 pub(crate) use self::table::Hint;
-use self::table::{FoundEntry, Insert, Spot, Table};
+use self::table::{Insert, Spot, Table};
 use self::wide::{Unpublished, WideStates};
 use super::fingerprint::Fingerprints;
 use super::{
     Changed, Coordination, MultiCharge, Op, OverrideChange, OverrideStore, OverrideTable,
     ReadingReport, ReserveReply, ReserveRequest, Scope, StateUpdate, Store, StoreError,
-    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, TickReadings,
+    StoreExtensions, StoreReply, StoreRequest, StoreResult, TickReadings,
 };
 use crate::reply::Reply;
 
@@ -52,9 +52,6 @@ const MIN_MAX_BYTES: usize = 1 << 20;
 
 /// How long an idle key is kept while there is memory, so that a key that comes back soon need not be added again.
 const IDLE_GRACE: Duration = Duration::from_secs(10);
-
-/// Pauses after a first lost race for a line, about half a microsecond; twice and four times as many after the next.
-const MIN_PAUSES: u32 = 32;
 
 /// Lines swept for a new key when the table cannot grow any more.
 const AT_THE_CAP_LINES: u64 = 16;
@@ -209,59 +206,6 @@ impl MemoryStore {
     #[inline]
     pub(crate) fn hint(&self, fingerprint: u64) -> Hint<'_> {
         self.table.hint(fingerprint)
-    }
-
-    /// Inlined, so that a caller that only needs `allowed` pays for nothing else.
-    #[inline]
-    pub(crate) fn take(
-        &self,
-        fingerprint: u64,
-        limit: &Limit,
-        now: Timestamp,
-        cost: u64,
-    ) -> Decision {
-        self.take_hinted(fingerprint, self.table.home(fingerprint), limit, now, cost)
-    }
-
-    /// [`MemoryStore::take`], with what [`MemoryStore::hint`] answered.
-    ///
-    /// One attempt on the path of most checks: a key that is known, in its home line, with a state in whole
-    /// microseconds. Nothing here calls anything, so that nothing has to be saved for it; all else is left to
-    /// [`MemoryStore::take_again`].
-    #[inline]
-    pub(crate) fn take_hinted(
-        &self,
-        fingerprint: u64,
-        hint: Hint<'_>,
-        limit: &Limit,
-        now: Timestamp,
-        cost: u64,
-    ) -> Decision {
-        if let Limit::Gcra(gcra) | Limit::TokenBucket(gcra) = limit
-            && let Some(spot) = hint.find(fingerprint)
-            && let Attempt::Done(decision) = take_gcra(&spot, gcra, now, cost)
-        {
-            return decision;
-        }
-        self.take_again(fingerprint, limit, now, cost)
-    }
-
-    #[inline(never)]
-    fn take_again(&self, fingerprint: u64, limit: &Limit, now: Timestamp, cost: u64) -> Decision {
-        let mut races = 0;
-        while let Some(spot) = self.table.find_entry(fingerprint) {
-            let attempt = match limit {
-                Limit::Gcra(gcra) | Limit::TokenBucket(gcra) => take_gcra(&spot, gcra, now, cost),
-                Limit::FixedWindow(window) => take_window(&spot, window, now, cost),
-                _ => Attempt::Unfit,
-            };
-            match attempt {
-                Attempt::Done(decision) => return decision,
-                Attempt::Raced => back_off(&mut races),
-                Attempt::Unfit => break,
-            }
-        }
-        self.take_state(fingerprint, limit, now, cost).0
     }
 
     /// [`MemoryStore::take`] on a state of any kind, with the permit that a concurrency limit grants.
@@ -464,57 +408,6 @@ impl MemoryStore {
     }
 }
 
-/// The outcome of a check on a word.
-enum Attempt {
-    Done(Decision),
-    /// The line changed meanwhile.
-    Raced,
-    /// The state is of another kind, or would have to be.
-    Unfit,
-}
-
-impl Attempt {
-    #[inline]
-    fn done(done: bool, decision: Decision) -> Self {
-        if done { Self::Done(decision) } else { Self::Raced }
-    }
-}
-
-/// A check on a word of whole microseconds: loads only, but for an admission's one compare-and-swap and two
-/// stores.
-#[inline]
-fn take_gcra(spot: &FoundEntry<'_>, gcra: &Gcra, now: Timestamp, cost: u64) -> Attempt {
-    let Some(us) = word::to_whole_us(spot.word()) else { return Attempt::Unfit };
-    let Some((decision, next)) = gcra.decide_micros(us, now, cost) else { return Attempt::Unfit };
-    if next.arrival_us == us {
-        return Attempt::done(spot.is_unchanged(), decision);
-    }
-    match word::from_whole_us(next.arrival_us, next.spent) {
-        Some(word) => Attempt::done(spot.replace(word), decision),
-        None => Attempt::Unfit,
-    }
-}
-
-/// The same on the word of a window.
-fn take_window(spot: &FoundEntry<'_>, limit: &FixedWindow, now: Timestamp, cost: u64) -> Attempt {
-    let Some(window) = word::to_window(spot.word()) else { return Attempt::Unfit };
-    let (decision, next) = limit.decide(Some(window), now, cost);
-    match next.map(|next| word::from_window(next, is_spent(&decision))) {
-        None => Attempt::done(spot.is_unchanged(), decision),
-        Some(Some(word)) => Attempt::done(spot.replace(word), decision),
-        Some(None) => Attempt::Unfit,
-    }
-}
-
-/// Spins after a lost race, longer each time: the thread that holds the line gets through several checks before another
-/// takes it.
-fn back_off(races: &mut u32) {
-    for _ in 0..MIN_PAUSES << *races {
-        std::hint::spin_loop();
-    }
-    *races = (*races + 1).min(2);
-}
-
 /// Whether no unit is left after a decision.
 #[inline]
 fn is_spent(decision: &Decision) -> bool {
@@ -524,32 +417,17 @@ fn is_spent(decision: &Decision) -> bool {
 /// Always answers at once.
 impl Store for MemoryStore {
     #[inline]
-    fn decide(
-        &self,
-        request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         Reply::ready(self.decide_one(request, now).ok_or_else(|| {
-            StoreError::new(
-                StoreErrorKind::BadRequest,
-                "expected 1 to 16 limits, and no key twice in a scope",
-            )
+            StoreError::bad_request("expected 1 to 16 limits, and no key twice in a scope")
         }))
     }
 
-    fn decide_each(
-        &self,
-        charges: &MultiCharge<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Vec<Decision>, StoreError> {
+    fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
         Reply::ready(self.decide_together(charges, now))
     }
 
-    fn reserve(
-        &self,
-        request: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         let fingerprint = self.fingerprint(request.scope, request.key);
         let Some(reserved) = request.cancel else {
             let (reservation, until) =
@@ -573,19 +451,11 @@ impl Store for MemoryStore {
 
 /// Not part of a [snapshot](MemoryStore::snapshot).
 impl OverrideStore for MemoryStore {
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError> {
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
         Reply::ready(Ok(self.overrides.load(known, now)))
     }
 
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError> {
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
         Reply::ready(Ok(self.overrides.change(change, now)))
     }
 }
@@ -596,15 +466,11 @@ impl Coordination for MemoryStore {
         &self,
         report: &ReadingReport<'_>,
         now: Timestamp,
-    ) -> Reply<'static, TickReadings, StoreError> {
+    ) -> StoreResult<TickReadings> {
         Reply::ready(self.readings.report(report, now))
     }
 
-    fn keep_state(
-        &self,
-        update: &StateUpdate<'_>,
-        _: Timestamp,
-    ) -> Reply<'static, bool, StoreError> {
+    fn keep_state(&self, update: &StateUpdate<'_>, _: Timestamp) -> StoreResult<bool> {
         Reply::ready(self.readings.keep(update))
     }
 }

@@ -1,6 +1,6 @@
 //! Several limits in one step, each with a cost of its own: all are charged, or none is.
 
-use super::{KeyedLimit, StoreError, StoreErrorKind};
+use super::{KeyedLimit, StoreError};
 
 /// Several limits, each with a cost of its own, decided and charged in one atomic step. A [`StoreRequest`](crate::StoreRequest) has one
 /// cost, and one answer; this has an answer for every limit.
@@ -112,7 +112,7 @@ impl MultiCharge<'_> {
             || KeyedLimit::has_duplicate(&limits)
         {
             let why = "expected 1 to 64 limits, no key twice in a scope, and none on concurrency";
-            return Err(StoreError::new(StoreErrorKind::BadRequest, why));
+            return Err(StoreError::bad_request(why));
         }
         Ok(limits)
     }

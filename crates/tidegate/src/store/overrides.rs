@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
-use super::StoreError;
-use crate::reply::Reply;
+use super::StoreResult;
 
 /// The most overrides of a table. It is loaded as a whole, over the connection that checks use.
 ///
@@ -39,11 +38,7 @@ pub trait OverrideStore: Send + Sync + fmt::Debug {
     /// assert_eq!(MemoryStore::default().overrides(0, Timestamp::EPOCH).now()?, None); // none set yet
     /// # Ok::<(), tidegate::StoreError>(())
     /// ```
-    fn overrides(
-        &self,
-        known: u64,
-        now: Timestamp,
-    ) -> Reply<'static, Option<OverrideTable>, StoreError>;
+    fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>>;
 
     /// Changes one override of that table, in one atomic step.
     ///
@@ -54,11 +49,7 @@ pub trait OverrideStore: Send + Sync + fmt::Debug {
     /// assert_eq!(changed, Changed::NotThere);
     /// # Ok::<(), tidegate::StoreError>(())
     /// ```
-    fn change_override(
-        &self,
-        change: &OverrideChange<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, Changed, StoreError>;
+    fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed>;
 }
 
 /// All overrides that a store keeps.

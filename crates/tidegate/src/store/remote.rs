@@ -15,18 +15,18 @@ use crate::deadline;
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use tidegate::{MemoryStore, RemoteStore, Reply, ReserveReply, ReserveRequest, Store, StoreError};
+/// use tidegate::{MemoryStore, RemoteStore, ReserveReply, ReserveRequest, Store, StoreResult};
 /// use tidegate::{StoreExtensions, StoreReply, StoreRequest, Timestamp};
 ///
 /// #[derive(Debug, Default)]
 /// struct Far(Arc<MemoryStore>);
 ///
 /// impl Store for Far {
-///     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> Reply<'static, StoreReply, StoreError> {
+///     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
 ///         self.0.decide(request, now)
 ///     }
 ///
-///     fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> Reply<'static, ReserveReply, StoreError> {
+///     fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
 ///         self.0.reserve(request, now)
 ///     }
 ///

@@ -189,20 +189,13 @@ impl ClientIp {
     /// # Ok::<(), std::net::AddrParseError>(())
     /// ```
     pub fn name(&self, ip: IpAddr) -> String {
-        match ip.to_canonical() {
-            IpAddr::V6(ip) if self.ipv6_prefix < 128 => self.network_of(ip),
-            ip => ip.to_string(),
-        }
+        let ip = ip.to_canonical();
+        let network = Cidr::from(ip).widened(self.ipv6_prefix.into()).filter(|_| ip.is_ipv6());
+        network.map_or_else(|| ip.to_string(), |network| network.to_string())
     }
 
     pub(super) fn key(&self, request: &Parts) -> Option<String> {
         self.find(request).map(|ip| self.name(ip))
-    }
-
-    fn network_of(&self, ip: Ipv6Addr) -> String {
-        let prefix = self.ipv6_prefix;
-        let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-        format!("{}/{prefix}", Ipv6Addr::from_bits(ip.to_bits() & mask))
     }
 
     /// The client of a proxy that is trusted, whatever its address, as one at the other end of a Unix socket may be:

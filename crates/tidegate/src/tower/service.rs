@@ -14,9 +14,8 @@ use tower_service::Service;
 use super::headers::Report;
 use super::key::NoPeer;
 use super::refusal::{Refuse, no_peer};
+use super::watch::WatchedRequest;
 use super::{RateLimitLayer, TooManyRequests};
-#[cfg(feature = "adaptive")]
-use crate::adaptive::{Observation, Priority, Target};
 use crate::clock::{Clock, SystemClock};
 
 /// A service behind a limit; made by [`RateLimitLayer`]. Clones share one state.
@@ -221,77 +220,6 @@ where
             watched.done(answer.as_ref().is_ok_and(|it| !it.status().is_server_error()));
         }
         answer
-    }
-}
-
-/// The target to which a layer reports the requests that it admits, if it has one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Watch {
-    #[cfg(feature = "adaptive")]
-    pub(super) target: Option<Target>,
-    #[cfg(feature = "adaptive")]
-    pub(super) priority: Option<Priority>,
-    #[cfg(feature = "adaptive")]
-    pub(super) by_url: bool,
-}
-
-/// A request that a target observes, if there is one.
-#[derive(Debug, Default)]
-struct WatchedRequest {
-    #[cfg(feature = "adaptive")]
-    observation: Option<Observation>,
-}
-
-impl Watch {
-    /// Takes a slot of the target; `None` if there is none left.
-    #[cfg(feature = "adaptive")]
-    fn enter(&self) -> Option<WatchedRequest> {
-        let Some(target) = &self.target else { return Some(WatchedRequest::default()) };
-        target.enter(self.priority).map(|it| WatchedRequest { observation: Some(it) })
-    }
-
-    /// Takes a slot of the target; `None` if there is none left.
-    #[cfg(not(feature = "adaptive"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "there is no target")]
-    const fn enter(&self) -> Option<WatchedRequest> {
-        Some(WatchedRequest {})
-    }
-
-    /// The request was admitted and is sent to the service.
-    #[cfg_attr(
-        not(feature = "adaptive"),
-        expect(clippy::unused_self, reason = "there is no target")
-    )]
-    fn admit(&self, watched: WatchedRequest, path: &str) -> WatchedRequest {
-        #[cfg(feature = "adaptive")]
-        if self.by_url {
-            return WatchedRequest { observation: watched.observation.map(|it| it.of_url(path)) };
-        }
-        let _ = path;
-        watched
-    }
-}
-
-impl WatchedRequest {
-    /// It has an answer; `ok` unless that is a 5xx or an error.
-    fn done(&mut self, ok: bool) {
-        #[cfg(feature = "adaptive")]
-        if let Some(observation) = self.observation.take() {
-            observation.done(ok);
-        }
-        let _ = (self, ok);
-    }
-
-    /// It was refused, and never reached the service.
-    #[cfg_attr(
-        not(feature = "adaptive"),
-        expect(clippy::unused_self, reason = "there is no target")
-    )]
-    fn refused(self) {
-        #[cfg(feature = "adaptive")]
-        if let Some(observation) = self.observation {
-            observation.refused();
-        }
     }
 }
 

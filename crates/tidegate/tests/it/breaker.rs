@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate::{
     Breaker, BreakerOptions, BreakerState, Engine, KeyedLimit, Limit, MemoryStore, Mode,
-    OnStoreError, Op, Policy, Reply, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
-    StoreRequest, Timestamp,
+    OnStoreError, Op, Policy, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
+    StoreRequest, StoreResult, Timestamp,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -13,7 +13,7 @@ use tidegate_testkit::scripted::{Scripted, Way};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn take(store: &impl Store) -> Reply<'static, StoreReply, StoreError> {
+fn take(store: &impl Store) -> StoreResult<StoreReply> {
     let (scope, limit) = (Scope::named("p", ""), Limit::from(fast()));
     let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
     let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };

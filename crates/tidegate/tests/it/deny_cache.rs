@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tidegate::{
     Clock, Decision, DenyCache, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Reply,
-    ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply, StoreRequest,
+    ReserveReply, ReserveRequest, Scope, Source, Store, StoreReply, StoreRequest, StoreResult,
     Timestamp, Verdict,
 };
 
@@ -42,22 +42,14 @@ struct Remote {
 }
 
 impl Store for Remote {
-    fn decide(
-        &self,
-        ask: &StoreRequest<'_>,
-        _: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, ask: &StoreRequest<'_>, _: Timestamp) -> StoreResult<StoreReply> {
         self.clock.advance(self.there);
         let reply = self.memory.decide(ask, self.clock.now());
         self.clock.advance(self.back);
         reply
     }
 
-    fn reserve(
-        &self,
-        turn: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.memory.reserve(turn, now)
     }
 }
@@ -250,11 +242,7 @@ struct Faulty {
 }
 
 impl Store for Faulty {
-    fn decide(
-        &self,
-        ask: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let key = ask.limits[0].key.to_vec();
         let mut refusals = self.refusals.lock().unwrap();
         if !matches!(ask.op, Op::Take | Op::Peek) {
@@ -296,11 +284,7 @@ impl Store for Faulty {
         Reply::ready(Ok(reply))
     }
 
-    fn reserve(
-        &self,
-        turn: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.store.reserve(turn, now)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::{
     Clock, DenyCache, Engine, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Policy, Reply,
     ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
-    StoreRequest, Timestamp,
+    StoreRequest, StoreResult, Timestamp,
 };
 
 use tidegate_testkit::scripted::{RuntimeClock, Scripted, Way};
@@ -27,20 +27,14 @@ impl<S: Store + 'static, C: Clock + Clone + 'static> Scene<S, C> {
         Self { cache, clock, scope: Scope::named("p", "") }
     }
 
-    fn ask(
-        &self,
-        limit: &str,
-        key: &str,
-        cost: u64,
-        op: Op,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn ask(&self, limit: &str, key: &str, cost: u64, op: Op) -> StoreResult<StoreReply> {
         let limit: Limit = limit.parse().unwrap();
         let limits = [KeyedLimit { scope: &self.scope, key: key.as_bytes(), limit: &limit }];
         self.cache
             .decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, self.clock.now())
     }
 
-    fn take(&self, limit: &str, key: &str) -> Reply<'static, StoreReply, StoreError> {
+    fn take(&self, limit: &str, key: &str) -> StoreResult<StoreReply> {
         self.ask(limit, key, 1, Op::Take)
     }
 
@@ -343,11 +337,7 @@ async fn a_refusal_that_was_overtaken_by_a_refund_is_not_believed() {
 struct LateResets(Arc<MemoryStore>);
 
 impl Store for LateResets {
-    fn decide(
-        &self,
-        ask: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         if ask.op != Op::Reset {
             return self.0.decide(ask, now);
         }
@@ -362,11 +352,7 @@ impl Store for LateResets {
         })
     }
 
-    fn reserve(
-        &self,
-        turn: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.0.reserve(turn, now)
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate::{
     Clock, GrantRequest, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Reply,
     ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
-    StoreRequest, Timestamp,
+    StoreRequest, StoreResult, Timestamp,
 };
 
 const STEP: Duration = Duration::from_micros(250);
@@ -30,7 +30,7 @@ fn ask(
     now: Timestamp,
     cost: u64,
     op: Op,
-) -> Reply<'static, StoreReply, StoreError> {
+) -> StoreResult<StoreReply> {
     let scope = Scope::named("api", "");
     let limits = [KeyedLimit { scope: &scope, key: b"hot", limit }];
     store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, now)
@@ -224,11 +224,7 @@ struct Slow {
 }
 
 impl Store for Arc2 {
-    fn decide(
-        &self,
-        ask: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let (answer, open) = (self.0.inner.decide(ask, now).now(), self.0.open.clone());
         let fails = self.0.fails.load(Ordering::Relaxed);
         Reply::later(async move {
@@ -237,11 +233,7 @@ impl Store for Arc2 {
         })
     }
 
-    fn reserve(
-        &self,
-        turn: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.0.inner.reserve(turn, now)
     }
 }
@@ -378,11 +370,7 @@ fn another_runtime_takes_up_the_sweep() {
 struct Watched(Arc<(MemoryStore, AtomicU64, Mutex<BTreeSet<u64>>)>);
 
 impl Store for Watched {
-    fn decide(
-        &self,
-        ask: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let (store, progress, seen) = &*self.0;
         if matches!(ask.op, Op::GiveBack(_)) {
             seen.lock().unwrap().insert(progress.load(Ordering::Relaxed));
@@ -390,11 +378,7 @@ impl Store for Watched {
         store.decide(ask, now)
     }
 
-    fn reserve(
-        &self,
-        turn: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.0.0.reserve(turn, now)
     }
 }
@@ -509,11 +493,7 @@ const TRIP: Duration = Duration::from_millis(20);
 struct Stingy(Arc<MemoryStore>);
 
 impl Store for Stingy {
-    fn decide(
-        &self,
-        ask: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         let op = match ask.op {
             Op::Lease(wanted) => Op::Lease(GrantRequest { most: wanted.least, ..wanted }),
             op => op,
@@ -525,11 +505,7 @@ impl Store for Stingy {
         })
     }
 
-    fn reserve(
-        &self,
-        turn: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.0.reserve(turn, now)
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use tidegate::{
     Charge, Decision, DenyCache, LimitCharge, MemoryStore, Mode, MultiCharge, Op, Scope, Store,
-    StoreError, StoreErrorKind, StoreRequest, Timestamp,
+    StoreErrorKind, StoreRequest, Timestamp,
 };
 use tidegate_testkit::multi_charge::{
     LIMITS, NOW, Row, allowed, decides_each_limit_in_one_step, remaining,
@@ -36,14 +36,14 @@ async fn a_store_that_cannot_says_so() {
             &self,
             _: &StoreRequest<'_>,
             _: Timestamp,
-        ) -> tidegate::Reply<'static, tidegate::StoreReply, StoreError> {
+        ) -> tidegate::StoreResult<tidegate::StoreReply> {
             unreachable!("nobody asks one by one instead")
         }
         fn reserve(
             &self,
             _: &tidegate::ReserveRequest<'_>,
             _: Timestamp,
-        ) -> tidegate::Reply<'static, tidegate::ReserveReply, StoreError> {
+        ) -> tidegate::StoreResult<tidegate::ReserveReply> {
             unreachable!("nobody asks for places")
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate::{
     Changed, Check, DenyCache, Engine, Key, ManualClock, MemoryStore, Op, Override, OverrideChange,
-    OverrideError, OverrideStore, Policy, PolicyProblem, Reply, ReserveReply, ReserveRequest,
-    Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
+    OverrideError, OverrideStore, Policy, PolicyProblem, ReserveReply, ReserveRequest, Source,
+    Store, StoreErrorKind, StoreReply, StoreRequest, StoreResult, Timestamp,
 };
 
 use tidegate_testkit::scripted::{Scripted, Way};
@@ -246,18 +246,10 @@ fn a_store_without_a_table_says_so_and_checks_go_on() {
     #[derive(Debug)]
     struct Plain(MemoryStore);
     impl Store for Plain {
-        fn decide(
-            &self,
-            ask: &StoreRequest<'_>,
-            now: Timestamp,
-        ) -> Reply<'static, StoreReply, StoreError> {
+        fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
             self.0.decide(ask, now)
         }
-        fn reserve(
-            &self,
-            turn: &ReserveRequest<'_>,
-            now: Timestamp,
-        ) -> Reply<'static, ReserveReply, StoreError> {
+        fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
             self.0.reserve(turn, now)
         }
     }

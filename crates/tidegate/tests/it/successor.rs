@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Check, Engine, Key, Limit, ManualClock, MemoryStore, Op, Policy, RemoteStore, Replicas, Reply,
-    ReserveReply, ReserveRequest, Source, Store, StoreError, StoreErrorKind, StoreExtensions,
-    StoreReply, StoreRequest, Timestamp,
+    Check, Engine, Key, Limit, ManualClock, MemoryStore, Op, Policy, RemoteStore, Replicas,
+    ReserveReply, ReserveRequest, Source, Store, StoreErrorKind, StoreExtensions, StoreReply,
+    StoreRequest, StoreResult, Timestamp,
 };
 
 use tidegate_testkit::scripted::{Scripted, Way};
@@ -103,19 +103,11 @@ struct WithReplicas {
 }
 
 impl Store for WithReplicas {
-    fn decide(
-        &self,
-        ask: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, StoreReply, StoreError> {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         self.memory.decide(ask, now)
     }
 
-    fn reserve(
-        &self,
-        turn: &ReserveRequest<'_>,
-        now: Timestamp,
-    ) -> Reply<'static, ReserveReply, StoreError> {
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.memory.reserve(turn, now)
     }
 

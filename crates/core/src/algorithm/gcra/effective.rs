@@ -11,7 +11,7 @@ impl Gcra {
     /// A stored arrival keeps its meaning as time, and the tolerance as time stays nearly what it was. "Nearly" would be
     /// enough to create units: each fall would forget the little debt that is beyond the new tolerance, and each rise
     /// give it out again. So what is repaired is what lies beyond the tolerance of the *whole* rate.
-    pub(super) fn with_units(&self, units: u64) -> Self {
+    pub(super) fn at_most(&self, units: u64) -> Self {
         if units >= self.limit {
             return *self;
         }

@@ -1,6 +1,7 @@
 //! When a breaker opens, probes and closes. Time and randomness are arguments; nothing here waits or calls.
 
 use super::{BreakerOptions, BreakerState};
+use crate::clock::micros;
 
 /// The result of one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +17,7 @@ pub(super) struct Machine {
     options: BreakerOptions,
     phase: Phase,
     /// How often it has opened.
-    opened: u64,
+    pub(super) opened: u64,
     closed_at_us: Option<u64>,
     /// The first wait for a probe: longer when it has opened again soon.
     base_us: u64,
@@ -50,10 +51,6 @@ impl Machine {
             Phase::Open { good: 0, .. } => BreakerState::Open,
             Phase::Open { .. } => BreakerState::Probing,
         }
-    }
-
-    pub(super) const fn opened(&self) -> u64 {
-        self.opened
     }
 
     /// Counts a call, and answers whether the breaker opens for it.
@@ -114,10 +111,6 @@ impl Phase {
     fn closed(options: &BreakerOptions) -> Self {
         Self::Closed { failures: 0, recent: RecentCalls::new(micros(options.window)) }
     }
-}
-
-pub(super) fn micros(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Parts of a window. One more, which has just begun, is kept, so that a window is always covered whole.

@@ -2,20 +2,21 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tidegate_core::{Gcra, Limit, Mode};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::machine::{Call, Machine, micros};
+use super::machine::{Call, Machine};
 use super::{BreakerOptions, BreakerState};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, micros};
 use crate::reply::Reply;
 use crate::store::{
-    KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest,
+    KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, StoreResult,
 };
+use crate::sync::lock;
 
 /// Decides when a breaker opens and closes, by the calls and probes that it counts.
 ///
@@ -58,7 +59,7 @@ impl BreakerSwitch {
 
     /// How often it has opened.
     pub fn opened_total(&self) -> u64 {
-        self.machine().opened()
+        self.machine().opened
     }
 
     /// How often it has opened, and whether it is open.
@@ -96,11 +97,11 @@ impl BreakerSwitch {
     /// Publishes the state of the locked machine to the calls that take no lock.
     fn publish(&self, machine: &Machine) {
         let open = u64::from(machine.state() != BreakerState::Closed);
-        self.openings.store(machine.opened() * 2 + open, Ordering::Release);
+        self.openings.store(machine.opened * 2 + open, Ordering::Release);
     }
 
     fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.machine)
     }
 
     fn now_us(&self) -> u64 {
@@ -114,7 +115,9 @@ impl BreakerSwitch {
 /// ```
 /// use std::sync::Arc;
 /// use tidegate::store_kit::{BreakerPass, BreakerSwitch, BreakerTarget};
-/// use tidegate::{BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply};
+/// use tidegate::{
+///     BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply, StoreResult,
+/// };
 ///
 /// struct Node {
 ///     switch: BreakerSwitch,
@@ -125,7 +128,7 @@ impl BreakerSwitch {
 ///         &self.switch
 ///     }
 ///
-///     fn probe(&self) -> Reply<'static, StoreReply, StoreError> {
+///     fn probe(&self) -> StoreResult<StoreReply> {
 ///         Reply::ready(Err(StoreError::new(StoreErrorKind::Unreachable, "still down")))
 ///     }
 /// }
@@ -144,7 +147,7 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
     fn switch(&self) -> &BreakerSwitch;
 
     /// A call that works if the others would.
-    fn probe(&self) -> Reply<'static, StoreReply, StoreError>;
+    fn probe(&self) -> StoreResult<StoreReply>;
 
     /// Whether an error of this kind is a failure of the target.
     fn has_failed(&self, kind: StoreErrorKind) -> bool {
@@ -266,10 +269,9 @@ async fn probe_until_closed<G: BreakerTarget>(mut prober: Prober<G>) {
 
 /// A whole check on a key of its own. It takes, because a store that cannot write (a replica, no memory, no disk)
 /// would still answer a peek.
-pub(super) fn take_one<S: Store>(store: &S) -> Reply<'static, StoreReply, StoreError> {
-    with_probe_request(|request| store.decide(request, SystemClock.now())).unwrap_or_else(|| {
-        Reply::ready(Err(StoreError::new(StoreErrorKind::BadRequest, "no limit to probe with")))
-    })
+pub(super) fn take_one<S: Store>(store: &S) -> StoreResult<StoreReply> {
+    with_probe_request(|request| store.decide(request, SystemClock.now()))
+        .unwrap_or_else(|| Reply::failed(StoreError::bad_request("no limit to probe with")))
 }
 
 /// Calls `send` with the request to probe with: it takes one unit of a key that no policy uses.

@@ -15,7 +15,7 @@ fn machine() -> Machine {
 
 /// Whether one call opens the breaker.
 fn call(machine: &mut Machine, now_us: u64, failed: bool, slow: bool) -> bool {
-    let call = Call { opened: machine.opened(), failed, slow };
+    let call = Call { opened: machine.opened, failed, slow };
     machine.record(now_us, call)
 }
 
@@ -175,7 +175,7 @@ proptest! {
         }
         // Eight doublings to two seconds; from then on three probes at a second each, at the least. A breaker that stays
         // closed for ten seconds starts over, which nobody does here who is closed for three at a time.
-        prop_assert!(machine.opened() <= 9 + 60 / 3, "opened {} times", machine.opened());
+        prop_assert!(machine.opened <= 9 + 60 / 3, "opened {} times", machine.opened);
     }
 
     /// Open and closed follow each other, whatever happens; it only opens for a call and only closes for a probe.
@@ -186,12 +186,12 @@ proptest! {
         let (mut machine, mut now_us) = (machine(), 0);
         for (passed_us, kind, (a, b)) in events {
             now_us += passed_us;
-            let (was, opened) = (machine.state(), machine.opened());
+            let (was, opened) = (machine.state(), machine.opened);
             let changed = if kind == 0 { call(&mut machine, now_us, a, b) } else { machine.probed(now_us, a) };
             let is = machine.state();
             let [was_closed, is_closed] = [was, is].map(|state| state == BreakerState::Closed);
             prop_assert_eq!(changed, was_closed != is_closed);
-            prop_assert_eq!(machine.opened() - opened, u64::from(was_closed && !is_closed));
+            prop_assert_eq!(machine.opened - opened, u64::from(was_closed && !is_closed));
             prop_assert_eq!(machine.wait_us(0).is_none(), is_closed);
             let by = u8::from(is_closed);
             prop_assert!(!changed || kind == by, "{was:?} to {is:?}");
@@ -218,5 +218,5 @@ fn odd_options_do_no_harm() {
         assert_ne!(machine.wait_us(u64::MAX), Some(1));
         machine.probed(now_us, now_us % 2 == 0);
     }
-    assert!(machine.opened() > 10);
+    assert!(machine.opened > 10);
 }

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::{Decision, Limit, Verdict};
 
 use super::shared_call::SharedCall;
 use crate::store::KeyedLimit;
 use crate::store::fingerprint::IdentityHasher;
+use crate::sync::lock;
 
 /// How long a refusal counts at most, since other nodes may give units back; and how long after it has expired its key
 /// still counts as blocked.
@@ -188,10 +189,6 @@ pub(super) fn aged(verdict: &Verdict, passed_us: u64) -> Verdict {
     let reset_us = decision.reset_after_us().saturating_sub(passed_us);
     let decision = Decision::refused(decision.limit(), decision.remaining(), retry_us, reset_us);
     Verdict { binding: *binding, decision }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keys that share a counter forget each other's refusals, which costs one request each.

@@ -3,11 +3,12 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::reply::{Later, Reply};
-use crate::store::{StoreError, StoreErrorKind, StoreReply};
+use crate::store::{StoreError, StoreErrorKind, StoreReply, StoreResult};
+use crate::sync::lock;
 
 type Outcome = Result<StoreReply, StoreError>;
 
@@ -63,8 +64,8 @@ impl SharedCall {
     /// Calls the store, and wakes those who joined before.
     pub(super) fn start(
         self: &Arc<Self>,
-        request: impl FnOnce() -> Reply<'static, StoreReply, StoreError>,
-    ) -> Reply<'static, StoreReply, StoreError> {
+        request: impl FnOnce() -> StoreResult<StoreReply>,
+    ) -> StoreResult<StoreReply> {
         let _started = Started(self);
         match request().split() {
             Ok(answer) => {
@@ -173,8 +174,4 @@ impl Drop for Waiter {
             self.call.finish_detached();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_core::{Decision, Grant, LeaseHolder, Limit, Mode, Step, Terms, Verdict};
 use tokio::sync::oneshot;
 
+use crate::clock::micros;
 use crate::store::{KeyedLimit, Op, Scope, Source, StoreError, StoreReply, StoreRequest};
 
 #[derive(Debug)]
@@ -144,7 +145,7 @@ impl Entry {
     /// When to retry after a grant that was too small. The store was not asked for this cost, so at most the lifetime of a
     /// lease, after which this node knows more, and at most until the limit is whole.
     fn refill_us(&self) -> u64 {
-        let ttl_us = u64::try_from(self.terms.ttl().as_micros()).unwrap_or(u64::MAX);
+        let ttl_us = micros(self.terms.ttl());
         self.last.decision.reset_after_us().clamp(1, ttl_us.max(1))
     }
 

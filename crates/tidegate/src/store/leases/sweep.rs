@@ -1,7 +1,7 @@
 //! The sweep: leases of keys without checks go back, and idle keys are dropped.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
@@ -9,6 +9,7 @@ use tidegate_core::Timestamp;
 use super::{SHARDS, Shared};
 use crate::clock::Clock;
 use crate::store::Store;
+use crate::sync::lock;
 
 /// How often all keys are swept. A lease lives for up to a second, and is worth returning before.
 const ROUND: Duration = Duration::from_millis(50);
@@ -21,7 +22,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     pub(super) fn sweep(self: &Arc<Self>, shard: usize, release: bool) {
         let now_us = self.clock.steady_us();
         let mut outboxes = Vec::new();
-        let mut keys = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = lock(&self.shards[shard]);
         let before = keys.len();
         for (fingerprint, entry) in &mut *keys {
             if release {

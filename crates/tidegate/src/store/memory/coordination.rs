@@ -1,7 +1,7 @@
 //! Readings that nodes share through a store in memory. Twin: `lua/adaptive.lua`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tidegate_core::Timestamp;
 
@@ -9,6 +9,7 @@ use crate::store::coordination::{NODES_MAX, TICKS_KEPT, is_current};
 use crate::store::{
     KeptState, ReadingReport, StateUpdate, StoreError, StoreErrorKind, TickReadings,
 };
+use crate::sync::lock;
 
 const SCOPES_MAX: usize = 10_000;
 
@@ -39,7 +40,7 @@ impl MemoryReadings {
         now: Timestamp,
     ) -> Result<TickReadings, StoreError> {
         report.validate()?;
-        let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scopes = lock(&self.0);
         if scopes.len() >= SCOPES_MAX && !scopes.contains_key(report.scope) {
             return Err(StoreError::new(StoreErrorKind::Overloaded, "readings of too many scopes"));
         }
@@ -54,7 +55,7 @@ impl MemoryReadings {
 
     pub(super) fn keep(&self, update: &StateUpdate<'_>) -> Result<bool, StoreError> {
         update.validate()?;
-        let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scopes = lock(&self.0);
         let Some(scope) = scopes.get_mut(update.scope) else { return Ok(false) };
         let keeps = scope.kept.as_ref().map(|kept| kept.tick) == update.before;
         if keeps {

@@ -4,7 +4,7 @@ use tidegate_core::{Change, Decision, Timestamp, decide_each};
 
 use super::MemoryStore;
 use super::many::Held;
-use crate::store::{Charge, MultiCharge, StoreError, StoreErrorKind};
+use crate::store::{Charge, MultiCharge, StoreError};
 
 const MAX: usize = MultiCharge::MAX_LIMITS;
 
@@ -30,9 +30,7 @@ impl MemoryStore {
             }
             decisions
         };
-        let same = || {
-            StoreError::new(StoreErrorKind::BadRequest, "two keys share a fingerprint by chance")
-        };
+        let same = || StoreError::bad_request("two keys share a fingerprint by chance");
         self.in_one_step::<MAX, _>(&limits, now, decide).ok_or_else(same)
     }
 }

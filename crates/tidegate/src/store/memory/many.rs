@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Change, Limit, Mode, State, Timestamp, Verdict, decide_many, grant};
+use tidegate_core::{Change, Limit, State, Timestamp, decide_many, grant};
 
 use super::bucket::{Bucket, Entry, Locked};
 use super::table::Insert;
@@ -41,18 +41,14 @@ impl MemoryStore {
         request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Option<StoreReply> {
-        let limits = request.limits;
         let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| match request.op {
-            Op::Take | Op::Lease(_) => take(request, limits, held, wrote, now),
-            Op::Peek => {
-                verdict(request.mode, limits, held, now, request.cost, &mut [Change::KEEP; MAX])
-                    .map(StoreReply::by_store)
-            }
+            Op::Take | Op::Lease(_) => take(request, held, wrote, now),
+            Op::Peek => peek(request, held, now, request.cost),
             Op::Refund | Op::Reset | Op::GiveBack(_) | Op::Release { .. } => {
-                give_back(request, limits, held, wrote, now).map(StoreReply::by_store)
+                give_back(request, held, wrote, now)
             }
         };
-        self.in_one_step::<MAX, _>(limits, now, decide)?
+        self.in_one_step::<MAX, _>(request.limits, now, decide)?
     }
 
     /// Decides the states of up to `N` limits in one atomic step, and writes back those that `decide` says it wrote.
@@ -200,37 +196,39 @@ impl MemoryStore {
     }
 }
 
-fn verdict(
-    mode: Mode,
-    limits: &[KeyedLimit<'_>],
+/// The limits of a request with their states, in the order of the request.
+fn pairs<'a>(
+    request: &'a StoreRequest<'_>,
+    held: &'a [Held<'_>],
+) -> impl Iterator<Item = (&'a Limit, &'a State)> + Clone {
+    request.limits.iter().zip(held).map(|(keyed, held)| (keyed.limit, held.state()))
+}
+
+/// What the limits would answer; nothing is written.
+fn peek(
+    request: &StoreRequest<'_>,
     held: &[Held<'_>],
     now: Timestamp,
     cost: u64,
-    changes: &mut [Change],
-) -> Option<Verdict> {
-    decide_many(mode, pairs(limits, held), changes, now, cost)
-}
-
-fn pairs<'a>(
-    limits: &'a [KeyedLimit<'_>],
-    held: &'a [Held<'_>],
-) -> impl Iterator<Item = (&'a Limit, &'a State)> + Clone {
-    limits.iter().zip(held).map(|(keyed, held)| (keyed.limit, held.state()))
+) -> Option<StoreReply> {
+    let verdict =
+        decide_many(request.mode, pairs(request, held), &mut [Change::KEEP; MAX], now, cost);
+    verdict.map(StoreReply::by_store)
 }
 
 fn take(
     request: &StoreRequest<'_>,
-    limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
     wrote: &mut [bool],
     now: Timestamp,
 ) -> Option<StoreReply> {
-    let mut changes = [Change::KEEP; MAX];
+    let (limits, mut changes) = (pairs(request, held), [Change::KEEP; MAX]);
     let mut reply = if let Op::Lease(wanted) = request.op {
-        let grant = grant(pairs(limits, held), &mut changes, now, wanted)?;
+        let grant = grant(limits, &mut changes, now, wanted)?;
         StoreReply { grant: Some(grant), ..StoreReply::by_store(grant.verdict) }
     } else {
-        StoreReply::by_store(verdict(request.mode, limits, held, now, request.cost, &mut changes)?)
+        let verdict = decide_many(request.mode, limits, &mut changes, now, request.cost)?;
+        StoreReply::by_store(verdict)
     };
     for (index, (held, change)) in held.iter_mut().zip(changes).enumerate() {
         held.state_mut().apply(change);
@@ -242,12 +240,11 @@ fn take(
 
 fn give_back(
     request: &StoreRequest<'_>,
-    limits: &[KeyedLimit<'_>],
     held: &mut [Held<'_>],
     wrote: &mut [bool],
     now: Timestamp,
-) -> Option<Verdict> {
-    for ((keyed, held), wrote) in limits.iter().zip(&mut *held).zip(wrote) {
+) -> Option<StoreReply> {
+    for ((keyed, held), wrote) in request.limits.iter().zip(&mut *held).zip(wrote) {
         *wrote = *held.state() != State::Empty;
         match request.op {
             Op::Reset => held.state_mut().reset(),
@@ -256,5 +253,5 @@ fn give_back(
             _ => drop(keyed.limit.refund(held.state_mut(), now, request.cost)),
         }
     }
-    verdict(request.mode, limits, held, now, 0, &mut [Change::KEEP; MAX])
+    peek(request, held, now, 0)
 }

@@ -1,12 +1,13 @@
 //! The table of overrides of a store in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tidegate_core::Timestamp;
 
 use crate::store::overrides::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX};
 use crate::store::{Changed, OverrideChange, OverrideTable, StoredOverride};
+use crate::sync::lock;
 
 #[derive(Debug, Default)]
 pub(super) struct OverridesInMemory {
@@ -63,7 +64,7 @@ impl OverridesInMemory {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // Nothing here can stop half way.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

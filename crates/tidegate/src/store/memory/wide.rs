@@ -1,11 +1,12 @@
 //! States that are more than a word, each behind a short lock of its own, beside the table.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use tidegate_core::State;
 
 use super::budget::{Budget, Use};
+use crate::sync::lock;
 
 const CHUNK: usize = 1024;
 const CHUNK_BYTES: usize = CHUNK * size_of::<Mutex<Wide>>();
@@ -67,7 +68,7 @@ impl WideStates {
 
     pub(super) fn lock(&self, number: u32) -> Option<MutexGuard<'_, Wide>> {
         let cell = self.cell(number)?;
-        Some(cell.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(cell))
     }
 
     pub(super) fn try_lock(&self, number: u32) -> Option<MutexGuard<'_, Wide>> {
@@ -167,6 +168,6 @@ impl WideStates {
     }
 
     fn spare(&self) -> MutexGuard<'_, Spare> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spare)
     }
 }

@@ -4,23 +4,22 @@ use std::num::NonZeroU32;
 
 use tidegate_core::{Decision, Limit, Verdict};
 
-use super::Together;
+use super::decide::Limits;
+use super::{Answer, BindingLimit, CheckError, Engine, Together};
 use crate::clock::Clock;
-use crate::engine::decide::Limits;
-use crate::engine::{Answer, BindingLimit, CheckError, Engine};
 use crate::policy::Compiled;
 use crate::reply::Reply;
 use crate::store::{Charge, Scope, Source, StoreErrorKind, StoreReply};
 
 /// What several checks ask of a store.
-pub(in crate::engine) struct Step<'e> {
-    pub(in crate::engine) parts: Vec<CheckPart<'e>>,
-    pub(in crate::engine) counts: Vec<Count<'e>>,
-    pub(in crate::engine) charge: Charge,
+pub(super) struct Step<'e> {
+    pub(super) parts: Vec<CheckPart<'e>>,
+    pub(super) counts: Vec<Count<'e>>,
+    pub(super) charge: Charge,
 }
 
 /// One check.
-pub(in crate::engine) enum CheckPart<'e> {
+pub(super) enum CheckPart<'e> {
     /// An override has the answer.
     Known(Answer<'e>),
     /// The limits of the policy, and for each which count it is.
@@ -28,32 +27,27 @@ pub(in crate::engine) enum CheckPart<'e> {
 }
 
 /// One limit for one key, and all that the checks want of it.
-pub(in crate::engine) struct Count<'e> {
-    pub(in crate::engine) scope: &'e Scope,
-    pub(in crate::engine) limit: BindingLimit<'e>,
+pub(super) struct Count<'e> {
+    pub(super) scope: &'e Scope,
+    pub(super) limit: BindingLimit<'e>,
     /// The limit that the store counts instead, because units are leased.
-    pub(in crate::engine) leased: Option<Limit>,
-    pub(in crate::engine) policy: &'e Compiled,
+    pub(super) leased: Option<Limit>,
+    pub(super) policy: &'e Compiled,
     /// Which part has it, and as which of its limits.
-    pub(in crate::engine) position: (usize, usize),
-    pub(in crate::engine) cost: u64,
+    pub(super) position: (usize, usize),
+    pub(super) cost: u64,
 }
 
 impl<'e> Step<'e> {
     /// The index in `counts` of a limit and key. Equals the number of counts if it is not there yet.
-    pub(in crate::engine) fn count_index(
-        &self,
-        scope: &Scope,
-        key: &[u8],
-        keys: &[&[u8]],
-    ) -> usize {
+    pub(super) fn count_index(&self, scope: &Scope, key: &[u8], keys: &[&[u8]]) -> usize {
         let mut counts = self.counts.iter().zip(keys);
         let known = counts.position(|(count, known)| count.scope == scope && *known == key);
         known.unwrap_or(keys.len())
     }
 
     /// What this node may grant by itself.
-    pub(in crate::engine) fn share_of(&self, count: &Count<'e>, nodes: NonZeroU32) -> Limit {
+    pub(super) fn share_of(&self, count: &Count<'e>, nodes: NonZeroU32) -> Limit {
         let (part, index) = count.position;
         match self.parts.get(part) {
             Some(CheckPart::Counted(limits, _)) => limits.share_of(index, nodes),
@@ -61,15 +55,12 @@ impl<'e> Step<'e> {
         }
     }
 
-    pub(in crate::engine) fn answer(
-        &self,
-        decisions: &[Decision],
-    ) -> Result<Together<'e>, CheckError> {
+    pub(super) fn answer(&self, decisions: &[Decision]) -> Result<Together<'e>, CheckError> {
         self.answers(decisions, (Source::Store, None), |_| None)
     }
 
     /// One answer per check: its binding limit's, or what is assumed instead.
-    pub(in crate::engine) fn answers(
+    pub(super) fn answers(
         &self,
         decisions: &[Decision],
         (source, store_error): (Source, Option<StoreErrorKind>),
@@ -93,7 +84,7 @@ impl<'e> Step<'e> {
 }
 
 /// A check of a shadow policy, as a step of its own. It waits for the other checks, and so owns its keys.
-pub(in crate::engine) struct ShadowCheck<'e> {
+pub(super) struct ShadowCheck<'e> {
     /// The index of its answer.
     index: usize,
     step: Step<'e>,
@@ -101,29 +92,14 @@ pub(in crate::engine) struct ShadowCheck<'e> {
 }
 
 impl<'e> ShadowCheck<'e> {
-    pub(in crate::engine) fn new(index: usize, (step, keys): (Step<'e>, Vec<&[u8]>)) -> Self {
+    pub(super) fn new(index: usize, (step, keys): (Step<'e>, Vec<&[u8]>)) -> Self {
         Self { index, step, keys: keys.into_iter().map(Into::into).collect() }
     }
 }
 
 impl<C: Clock + 'static> Engine<C> {
-    /// Checks the shadow policies once the others have been decided.
-    pub(in crate::engine) fn add_shadow_checks<'e>(
-        &'e self,
-        others: Reply<'e, Together<'e>, CheckError>,
-        shadow_checks: Vec<ShadowCheck<'e>>,
-    ) -> Reply<'e, Together<'e>, CheckError> {
-        match others.split() {
-            Ok(Ok(together)) => self.insert_shadow_answers(together, shadow_checks),
-            Ok(Err(error)) => Reply::ready(Err(error)),
-            Err(later) => Reply::later(async move {
-                self.insert_shadow_answers(later.await?, shadow_checks).await
-            }),
-        }
-    }
-
     /// Asks for all of them at once, and inserts their answers.
-    fn insert_shadow_answers<'e>(
+    pub(super) fn insert_shadow_answers<'e>(
         &'e self,
         mut together: Together<'e>,
         shadow_checks: Vec<ShadowCheck<'e>>,
@@ -140,7 +116,7 @@ impl<C: Clock + 'static> Engine<C> {
         while let Some((index, reply)) = asked.next() {
             match reply {
                 Ok(Ok(answered)) => together.insert(index, answered),
-                Ok(Err(error)) => return Reply::ready(Err(error)),
+                Ok(Err(error)) => return Reply::failed(error),
                 Err(later) => {
                     return Reply::later(async move {
                         together.insert(index, later.await?);
@@ -162,7 +138,7 @@ impl<C: Clock + 'static> Engine<C> {
 
 impl<'e> Together<'e> {
     /// The same with the answers of shadow policies.
-    pub(in crate::engine) fn with_shadow_checks(
+    pub(super) fn with_shadow_checks(
         mut self,
         shadow_checks: Vec<ShadowCheck<'e>>,
         answer: impl Fn(&Step<'e>, &[Box<[u8]>]) -> Result<Self, CheckError>,
