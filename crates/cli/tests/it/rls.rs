@@ -225,7 +225,7 @@ fn rules_without_a_door_for_envoy_are_told() {
         let mut server = Server::start_logged(&[&args[..], more].concat(), &log);
         assert_eq!(server.stop("TERM").code(), Some(0));
         let said = std::fs::read_to_string(&log).unwrap();
-        assert_eq!(said.contains("no door that it can ask at: say --grpc"), is_told, "{said}");
+        assert_eq!(said.contains("no gRPC door is open: pass --grpc"), is_told, "{said}");
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_only_who_has_it_may_call() {
+    fn with_a_token_only_its_holder_may_call() {
         let admin = AdminToken::new("s3cret-token-of-ours").unwrap();
         let check = |peer, header, allowed| check(&admin, peer, header, allowed);
         check("127.0.0.1", None, false);
