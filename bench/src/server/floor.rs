@@ -1,4 +1,4 @@
-//! The floors: doors that read a request as one has to, and always give the same answer.
+//! The floors: minimal doors that parse a request and always give the same answer.
 
 mod grpc;
 mod http;
