@@ -111,8 +111,8 @@ impl Load {
         Self::of(start, tasks).await
     }
 
-    /// Open loop: `rate` exchanges a second in total, whether or not the last ones were answered. Latency is measured from
-    /// the time when the exchange was due.
+    /// Open loop: `rate` exchanges a second in total, whether or not the last ones were answered. Latency is measured
+    /// from the time when the exchange was due.
     pub(crate) async fn paced(clients: Vec<Client>, rate: f64, span: Duration) -> Self {
         let every = Duration::from_secs_f64(1.0 / rate);
         let (start, mut turns, mut tasks) = (Instant::now(), Vec::new(), Vec::new());

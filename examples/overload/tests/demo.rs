@@ -61,7 +61,7 @@ fn an_interrupted_demo_leaves_nothing_behind() {
         match demo.try_wait().unwrap() {
             Some(status) => break status,
             None if start.elapsed() < DEADLINE => sleep(Duration::from_millis(10)),
-            None => panic!("it does not stop"),
+            None => panic!("the demo does not stop"),
         }
     };
     assert_eq!(status.code(), Some(130));

@@ -79,11 +79,13 @@ fn throttle(arrivals: &mut Arrivals, now: u64, parts: [&[u8]; 5], out: &mut Vec<
 
 /// Parses with redis-protocol, without copying arguments.
 pub(super) fn by_library(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
-    let (frame, length) = decode_range(bytes).expect("a client of our own")?;
-    let RangeFrame::Array(frames) = frame else { panic!("a client of our own") };
+    let (frame, length) = decode_range(bytes).expect("a command of the benchmark")?;
+    let RangeFrame::Array(frames) = frame else { panic!("a command of the benchmark") };
     let mut parts = [&[][..]; 5];
     for (part, frame) in parts.iter_mut().zip(&frames) {
-        let RangeFrame::BulkString((start, end)) = frame else { panic!("a client of our own") };
+        let RangeFrame::BulkString((start, end)) = frame else {
+            panic!("a command of the benchmark")
+        };
         *part = &bytes[*start..*end];
     }
     Some((parts, length))
@@ -91,7 +93,7 @@ pub(super) fn by_library(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
 
 pub(super) fn in_place(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
     let (count, mut at) = number(bytes, b'*', 0)?;
-    assert_eq!(count, 5, "a client of our own");
+    assert_eq!(count, 5, "a command of the benchmark");
     let mut parts = [&[][..]; 5];
     for part in &mut parts {
         let (length, start) = number(bytes, b'$', at)?;
@@ -103,7 +105,7 @@ pub(super) fn in_place(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
 
 /// The number after its type byte, and where the next line begins.
 fn number(bytes: &[u8], mark: u8, at: usize) -> Option<(usize, usize)> {
-    assert_eq!(*bytes.get(at)?, mark, "a client of our own");
+    assert_eq!(*bytes.get(at)?, mark, "a command of the benchmark");
     let end = at + bytes[at..].iter().position(|byte| *byte == b'\r')?;
     Some((usize::try_from(decimal(&bytes[at + 1..end])).expect("a short text"), end + 2))
 }

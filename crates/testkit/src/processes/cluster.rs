@@ -133,7 +133,7 @@ impl RedisCluster {
 
     /// Waits until every running node reports `cluster_state:ok`.
     pub fn wait_until_ok(&self) {
-        wait_until("every node to say cluster_state:ok", AGREEMENT_DEADLINE, || {
+        wait_until("every node to report cluster_state:ok", AGREEMENT_DEADLINE, || {
             self.nodes
                 .iter()
                 .filter_map(|node| node.try_command(&["CLUSTER", "INFO"]).ok())
@@ -143,7 +143,7 @@ impl RedisCluster {
 
     /// Waits until all nodes run and serve, and all replicas have copied their masters.
     pub fn wait_until_well(&self) {
-        wait_until("every node to see all others well", AGREEMENT_DEADLINE, || {
+        wait_until("every node to see all others healthy", AGREEMENT_DEADLINE, || {
             let views = self.views();
             views.len() == self.nodes.len() && views.iter().all(|view| self.is_well(view))
         });

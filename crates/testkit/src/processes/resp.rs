@@ -26,7 +26,7 @@ impl Reply {
             Self::Nil => String::new(),
             Self::Integer(number) => number.to_string(),
             Self::Text(text) => text.clone(),
-            Self::Error(error) => panic!("the server says {error}"),
+            Self::Error(error) => panic!("the server replied with {error}"),
             Self::Array(items) => items.iter().map(Self::text).collect::<Vec<_>>().join("\n"),
         }
     }

@@ -45,7 +45,7 @@ impl RedisServer {
                 return server;
             }
         }
-        panic!("somebody else took the port, {PORT_TRIES} times")
+        panic!("other processes took the port, {PORT_TRIES} times")
     }
 
     /// Only after the first start: a restarted replica may have been promoted, or have lost its primary.

@@ -156,8 +156,8 @@ mod tests {
             assert!(AdminToken::new(bad).is_err(), "{bad}");
         }
         let line = "s3cret-token-of-ours\n";
-        assert!(AdminToken::new(line).is_ok(), "the end of a file's line is no part of it");
+        assert!(AdminToken::new(line).is_ok(), "a line end is not part of the token");
         let padded = format!("short{}", " ".repeat(16));
-        assert!(AdminToken::new(&padded).is_err(), "nor do spaces make it longer");
+        assert!(AdminToken::new(&padded).is_err(), "spaces do not count towards the length");
     }
 }

@@ -62,7 +62,10 @@ async fn an_idle_connection_is_closed_only_with_an_idle_timeout() {
     let server = start(RespBounds { frame_timeout: SHORT, ..long_timeouts() }).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     let silence = stream.read_u8();
-    assert!(tokio::time::timeout(SHORT * 4, silence).await.is_err(), "idle is no command");
+    assert!(
+        tokio::time::timeout(SHORT * 4, silence).await.is_err(),
+        "an idle connection is not an unfinished command"
+    );
 }
 
 #[tokio::test]
@@ -79,7 +82,7 @@ async fn a_client_that_never_reads_is_disconnected_and_replies_do_not_pile_up() 
         }
         false
     };
-    assert!(tokio::time::timeout(LONG, flood).await.expect("neither read nor cut off"));
+    assert!(tokio::time::timeout(LONG, flood).await.expect("neither read nor disconnected"));
 }
 
 #[tokio::test]
