@@ -1,23 +1,24 @@
-//! What the benchmarks of whole processes share.
+//! Shared helpers of the benchmarks: pinned processes, priorities, medians.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs this program again as `apart`, off the first processor, which is left to the servers; where there is more than
-/// one, and a way to say so.
-pub fn apart() -> ! {
+/// Runs this program again with the argument `measure`, off the first processor, which is left to the servers. Not pinned
+/// with a single processor or without `taskset`.
+pub fn rerun_off_first_processor() -> ! {
     let me = std::env::current_exe().expect("this program");
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     if count > 1 {
         let others = format!("1-{}", count - 1);
-        let _ = Command::new("taskset").args(["-c", &others]).arg(&me).arg("apart").exec();
+        let _ = Command::new("taskset").args(["-c", &others]).arg(&me).arg("measure").exec();
     }
-    panic!("{}", Command::new(me).arg("apart").exec());
+    panic!("{}", Command::new(me).arg("measure").exec());
 }
 
-/// On the first processor, where there is a way to say so. `taskset` becomes the program, so that its number is ours.
+/// A command that runs on the first processor, if `taskset` is installed. `taskset` execs the program, so that the
+/// process id of the child is the program's.
 pub fn pinned(program: &str) -> Command {
     if Command::new("taskset").arg("--version").output().is_err() {
         return Command::new(program);
@@ -27,27 +28,27 @@ pub fn pinned(program: &str) -> Command {
     command
 }
 
-/// While this lives, this program and a server run ahead of all others of the machine, where that is allowed: the turns
-/// of others, milliseconds each, would be counted as theirs. It cannot live for long: whoever is kept waiting for most
-/// of a second is let in by the kernel.
-pub struct Ahead(Vec<u32>);
+/// Until it is dropped, this program and a server have real-time priority, if that is permitted: otherwise time slices of
+/// other programs, milliseconds each, would be counted as theirs. Hold it only briefly: after most of a second the kernel
+/// throttles real-time processes to let others run.
+pub struct RaisedPriority(Vec<u32>);
 
-impl Ahead {
-    /// How long other programs should have their turn afterwards.
+impl RaisedPriority {
+    /// How long to let other programs run afterwards.
     pub const REST: Duration = Duration::from_millis(100);
 
-    pub fn of(server: Option<&Process>) -> Self {
+    pub fn raise(server: Option<&Process>) -> Self {
         let server = server.map(|process| process.0.id());
-        let ahead = Self(server.into_iter().chain([std::process::id()]).collect());
-        ahead.schedule(["--fifo", "1"]);
-        ahead
+        let raised = Self(server.into_iter().chain([std::process::id()]).collect());
+        raised.schedule(["--fifo", "1"]);
+        raised
     }
 
-    /// Says so, where it is not allowed or there is no way to.
+    /// Prints a warning if real-time priority is not permitted or `chrt` is missing.
     pub fn warn() {
-        if !Self::of(None).schedule(["--fifo", "1"]) {
+        if !Self::raise(None).schedule(["--fifo", "1"]) {
             println!(
-                "Not allowed to run ahead of other programs: their turns are in these figures.\n"
+                "Real-time priority is not permitted: these figures include the time slices of other programs.\n"
             );
         }
     }
@@ -61,17 +62,17 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for RaisedPriority {
     fn drop(&mut self) {
         self.schedule(["--other", "0"]);
     }
 }
 
-/// A server that is measured; ended when dropped.
+/// A measured server, killed when dropped.
 pub struct Process(Child);
 
 impl Process {
-    /// Starts it, and waits until it listens.
+    /// Starts the server, and waits until it listens on all ports.
     pub fn start(command: &mut Command, ports: &[u16]) -> Self {
         let child = command
             .env("RUST_LOG", "error")
@@ -90,7 +91,7 @@ impl Process {
         process
     }
 
-    /// Processor time so far.
+    /// The CPU time so far.
     pub fn cpu_s(&self) -> f64 {
         let stat = self.proc("stat");
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
@@ -98,7 +99,7 @@ impl Process {
         (ticks(11) + ticks(12)) / 100.0
     }
 
-    /// The same to the nanosecond, of the threads that there are.
+    /// The CPU time of its running threads so far, to the nanosecond.
     pub fn on_cpu_s(&self) -> f64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("a process");
         let ns = |task: std::io::Result<std::fs::DirEntry>| {
@@ -108,7 +109,7 @@ impl Process {
         tasks.filter_map(ns).sum::<f64>() / 1e9
     }
 
-    /// Memory it holds.
+    /// The resident memory.
     pub fn resident_mb(&self) -> f64 {
         let status = self.proc("status");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! The keys of a benchmark and the order they are asked for in.
+//! The keys of a benchmark, and the order in which they are checked.
 
 /// A key of 24 bytes.
 pub fn key(number: usize) -> String {
@@ -8,13 +8,13 @@ pub fn key(number: usize) -> String {
 #[derive(Clone, Copy)]
 pub enum Order {
     Uniform,
-    /// The n-th key is asked for 1/n as often as the first.
+    /// The n-th key is checked 1/n as often as the first.
     Zipf,
 }
 
 impl Order {
-    /// A quarter of a million keys in the order they are asked for: as in a server, a key is at hand when it is
-    /// checked, and what is measured is the limiter's memory and not the caller's. The same for every run.
+    /// A quarter of a million keys in the order of their checks. They are built in advance: as in a server, the key is in
+    /// the cache, so that the memory accesses of the limiter are measured and not the caller's. The same in every run.
     pub fn keys(self, count: usize, seed: u64) -> Vec<String> {
         let mut random = SplitMix(seed);
         let harmonic: Vec<f64> = match self {

@@ -1,7 +1,7 @@
 //! `./dev bench core`: the embedded limiter beside governor, in one run.
 //!
-//! Each row is measured in rounds that alternate between the two, so that a noisy minute hits both, ahead of other
-//! programs; the figures are medians, and the ratio is the median of the rounds' ratios.
+//! Each row is measured in rounds that alternate between the two, so that noise affects both, with a higher priority than
+//! other programs; the figures are medians, and the ratio is the median of the rounds' ratios.
 
 mod keys;
 mod memory;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tidegate::Limiter;
-use tidegate_bench::{Ahead, median};
+use tidegate_bench::{RaisedPriority, median};
 
 use keys::{Order, key};
 
@@ -22,7 +22,7 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(120);
-/// How many keys a `check_many` call gets.
+/// Keys per `check_many` call.
 const BATCH: usize = 64;
 
 /// Limits that admit everything, and limits that refuse everything after the first.
@@ -33,7 +33,7 @@ enum Load {
 }
 
 fn main() {
-    Ahead::warn();
+    RaisedPriority::warn();
     println!("| Mops/s, median | threads | tidegate | governor | ratio | check_many | ratio |");
     println!("|---|--:|--:|--:|--:|--:|--:|");
     let rows = [
@@ -58,20 +58,20 @@ fn row(name: &str, keys: usize, order: Order, load: Load, threads: usize) {
     let (ours, theirs) = (ours(load), governor(load));
     let one = |key: &String| _ = black_box(ours.check(key).allowed());
     let peer = |key: &String| _ = black_box(theirs.check_key(key).is_ok());
-    // Every key exists before the clock runs. By other calls than those that are measured, which then have one place in
-    // this program, as they have in most, and are inlined there or not as they would be.
+    // Every key exists before the measurement. Created with other functions than the measured ones: those are then called
+    // from one place, as in most programs, so that the compiler decides on inlining as it would there.
     (0..keys).map(key).for_each(|key| {
         black_box(ours.check_many(&[&key]));
         _ = black_box(theirs.check_key_n(&key, NonZeroU32::MIN));
     });
     let (mut ours_mops, mut theirs_mops, mut many_mops) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
-        let ahead = Ahead::of(None);
+        let raised = RaisedPriority::raise(None);
         ours_mops.push(rate(&asked, |keys| keys.iter().for_each(one)));
         theirs_mops.push(rate(&asked, |keys| keys.iter().for_each(peer)));
         many_mops.push(rate(&asked, |keys| _ = black_box(ours.check_many(keys))));
-        drop(ahead);
-        std::thread::sleep(Ahead::REST);
+        drop(raised);
+        std::thread::sleep(RaisedPriority::REST);
     }
     let ratio =
         |a: &[f64]| median(&a.iter().zip(&theirs_mops).map(|(a, b)| a / b).collect::<Vec<_>>());
@@ -112,7 +112,7 @@ fn governor_keys(keys: &[String]) -> DefaultKeyedRateLimiter<String> {
     limiter
 }
 
-/// Million checks a second over all threads, each with its own keys, asked for in batches.
+/// Million checks a second over all threads, each with its own keys, in batches.
 fn rate(asked: &[Vec<String>], check: impl Fn(&[String]) + Sync) -> f64 {
     let start = Barrier::new(asked.len());
     let mops = |keys: &Vec<String>| {
@@ -121,7 +121,7 @@ fn rate(asked: &[Vec<String>], check: impl Fn(&[String]) + Sync) -> f64 {
         for batch in keys.chunks(BATCH).cycle() {
             check(batch);
             done += batch.len();
-            // The clock is read once in a while, not for every batch.
+            // The clock is not read for every batch.
             if done % (BATCH * 16) == 0 && begun.elapsed() >= ROUND {
                 break;
             }

@@ -7,10 +7,10 @@ use crate::keys::key;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, counting what is held.
+/// The system's allocator, with a count of the allocated bytes.
 pub struct Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged; only a counter is kept beside it.
+// SAFETY: every call is passed to the system's allocator unchanged; only a counter is updated.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.fetch_add(layout.size(), Ordering::Relaxed);
@@ -25,7 +25,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What a limiter holds after a million keys, per key. The keys themselves belong to the caller.
+/// Bytes per key that a limiter holds after a million keys. The keys themselves belong to the caller.
 pub fn per_key<L>(fill: impl Fn(&[String]) -> L) -> f64 {
     let keys: Vec<String> = (0..1_000_000).map(key).collect();
     let before = HELD.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! 50,000 checks a second over the Redis protocol, in bursts that keep the beat.
+//! 50,000 checks a second over the Redis protocol, in bursts at a fixed interval.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 const CONNECTIONS: usize = 8;
 const PIPELINE: usize = 16;
-/// 8 × 16 checks each 2.56 ms are 50,000 a second.
-const BEAT: Duration = Duration::from_micros(2560);
+/// 8 × 16 checks every 2.56 ms are 50,000 a second.
+const INTERVAL: Duration = Duration::from_micros(2560);
 const KEYS: usize = 10_000;
 
 pub(crate) struct Load {
@@ -28,20 +28,20 @@ impl Load {
         Self { connections, policy, next: 0, out: Vec::new() }
     }
 
-    /// Asks for so long: how many checks were answered, and how long that took.
+    /// Sends checks for the length of a round. Returns how many were answered, and how long that took.
     pub(crate) fn run(&mut self, round: Duration) -> (f64, Duration) {
         let start = Instant::now();
-        let mut beats = 0;
+        let mut bursts = 0;
         while start.elapsed() < round {
-            self.beat();
-            beats += 1;
-            // Late by a beat is made up for: the rate is what counts.
-            std::thread::sleep((BEAT * beats).saturating_sub(start.elapsed()));
+            self.send_burst();
+            bursts += 1;
+            // A late burst is caught up, so that the rate stays the same.
+            std::thread::sleep((INTERVAL * bursts).saturating_sub(start.elapsed()));
         }
-        (f64::from(beats) * (CONNECTIONS * PIPELINE) as f64, start.elapsed())
+        (f64::from(bursts) * (CONNECTIONS * PIPELINE) as f64, start.elapsed())
     }
 
-    fn beat(&mut self) {
+    fn send_burst(&mut self) {
         for index in 0..CONNECTIONS {
             self.out.clear();
             for _ in 0..PIPELINE {
@@ -56,12 +56,12 @@ impl Load {
     }
 }
 
-/// Every answer is six lines: how many numbers there are, and five of them.
+/// Every answer has six lines: the array header and five integers.
 fn read_answers(connection: &mut TcpStream) {
     let (mut lines, mut buffer) = (0, [0; 4096]);
     while lines < PIPELINE * 6 {
         let read = connection.read(&mut buffer).expect("a server that answers");
-        assert!(read > 0, "the server hung up");
+        assert!(read > 0, "the server closed the connection");
         assert!(buffer[0] != b'-', "{}", String::from_utf8_lossy(&buffer[..read]));
         lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count();
     }

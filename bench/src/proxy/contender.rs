@@ -1,4 +1,4 @@
-//! The site and the proxies: each a process of its own.
+//! The site and the proxies, each in its own process.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,16 +7,16 @@ use tidegate_bench::{Process, free_port, pinned};
 
 const TIDEGATE: &str = "target/dist/tidegate";
 const NGINX: &str = "/usr/sbin/nginx";
-/// More than any run asks for.
+/// More requests than any run sends.
 const PLENTY: &str = "100000000/s";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Site,
     Nginx,
-    /// Without a limit, as nginx.
+    /// Without a limit, like nginx.
     Tidegate,
-    /// With a limit for each address.
+    /// With a limit per client address.
     Limited,
 }
 
@@ -63,7 +63,7 @@ impl Contender {
         self.port
     }
 
-    /// Processor time so far.
+    /// The CPU time so far.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.process.cpu_s()
     }
@@ -85,7 +85,7 @@ fn tidegate(kind: Kind, port: u16, site: u16) -> Command {
     command
 }
 
-/// A plain reverse proxy that keeps its connections, as one would write it.
+/// An ordinary reverse proxy with upstream keep-alive.
 fn nginx(folder: &std::path::Path, port: u16, site: u16) -> Command {
     let root = folder.display();
     let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -1,14 +1,14 @@
-//! Clients that each wait for an answer before they ask again.
+//! Closed-loop load: each client waits for the answer before it sends the next request.
 
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What came of it.
+/// The results of a run.
 pub(crate) struct Load {
     took: Duration,
-    /// Of each request, in ascending order.
+    /// The latency of each request in microseconds, ascending.
     us: Vec<f64>,
 }
 
@@ -53,21 +53,21 @@ async fn ask(mut stream: TcpStream, page: usize, start: Instant, span: Duration)
     let (mut bytes, mut us) = (vec![0; page + (4 << 10)], Vec::new());
     while start.elapsed() < span {
         let since = Instant::now();
-        stream.write_all(request.as_bytes()).await.expect("to be heard");
+        stream.write_all(request.as_bytes()).await.expect("a server that reads");
         let (mut filled, mut length) = (0, None);
         while length.is_none_or(|length| filled < length) {
             let count = stream.read(&mut bytes[filled..]).await.expect("an answer");
-            assert!(count > 0, "the server has hung up");
+            assert!(count > 0, "the server closed the connection");
             filled += count;
-            length = length.or_else(|| whole(&bytes[..filled], page));
+            length = length.or_else(|| answer_length(&bytes[..filled], page));
         }
         us.push(since.elapsed().as_secs_f64() * 1e6);
     }
     us
 }
 
-/// How long an answer is, once its head is there.
-fn whole(bytes: &[u8], page: usize) -> Option<usize> {
+/// The length of the answer, once its head has arrived.
+fn answer_length(bytes: &[u8], page: usize) -> Option<usize> {
     let end = bytes.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     assert!(bytes.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(bytes));
     Some(end + page)

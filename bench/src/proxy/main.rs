@@ -1,8 +1,8 @@
 //! `./dev bench proxy`: a site reached directly, through nginx and through tidegate, in one run.
 //!
-//! The proxies run on the first processor, the site and the load on the others; rounds alternate, so that a noisy minute
-//! hits all alike. Figures are medians, and a ratio is the median of the rounds' ratios. With `QUICK=1` it only shows
-//! that all works.
+//! The proxies run on the first processor, the site and the load on the others; rounds alternate, so that noise affects
+//! all alike. Figures are medians, and a ratio is the median of the rounds' ratios. `QUICK=1` only shows that everything
+//! works.
 
 mod contender;
 mod load;
@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use contender::{Contender, Kind};
 use load::Load;
-use tidegate_bench::{apart, median};
+use tidegate_bench::{median, rerun_off_first_processor};
 
-/// How large a page is.
+/// Page sizes in bytes.
 const PAGES: [usize; 2] = [200, 16 << 10];
-/// How many clients ask at once, where throughput is measured.
+/// Concurrent clients of the throughput measurement.
 const CLIENTS: usize = 50;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["site", port] => site::run(port.parse().expect("a port")),
-        ["apart"] => measure(),
-        _ => apart(),
+        ["measure"] => measure(),
+        _ => rerun_off_first_processor(),
     }
 }
 
@@ -47,7 +47,7 @@ fn measure() {
     });
 }
 
-/// One client that asks again as soon as it was answered: nothing waits for anything else.
+/// One client that sends the next request as soon as it has the answer, so that no request queues.
 async fn latency(all: &[&Contender], page: usize, rounds: usize, round: Duration) {
     let mut rows = vec![Vec::new(); all.len()];
     let mut added = vec![Vec::new(); all.len()];
@@ -57,7 +57,7 @@ async fn latency(all: &[&Contender], page: usize, rounds: usize, round: Duration
             let load = Load::closed(contender.port(), page, 1, round).await;
             let (p50, p99) = (load.at(0.5), load.at(0.99));
             direct = if index == 0 { p50 } else { direct };
-            // The first is to get warm.
+            // The first round is a warm-up.
             if turn > 0 {
                 rows[index].push((p50, p99));
                 added[index].push(p50 - direct);

@@ -1,4 +1,4 @@
-//! The site: as little as answers HTTP/1.1 with as many bytes as the path says.
+//! The site: a minimal HTTP/1.1 server that answers with as many bytes as the path names.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
--- What a check costs at least: GCRA on Redis' clock, one key, without fractions, repairs, peeks or batches.
+-- The minimum cost of a check: GCRA on Redis' clock, one key, without fractions, repairs, peeks or batches.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local interval, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -39,7 +39,7 @@ async fn rows(
         for round in 0..=ROUNDS {
             let bare = with_cpu(bare(&connection, &sha, tasks)).await;
             let rate = with_cpu(hammer(&store, tasks)).await;
-            // The first is to get warm.
+            // The first round is a warm-up.
             if round > 0 {
                 theirs.push(bare);
                 ours.push(rate);
@@ -59,7 +59,7 @@ async fn rows(
     }
 }
 
-/// Decisions per second, and microseconds of this process for each.
+/// Decisions per second, and CPU microseconds of this process per decision.
 type Figures = (f64, f64);
 
 async fn with_cpu(round: impl Future<Output = f64>) -> Figures {
@@ -68,7 +68,7 @@ async fn with_cpu(round: impl Future<Output = f64>) -> Figures {
     (rate, (cpu_s() - cpu) * 1e6 / (rate * start.elapsed().as_secs_f64()))
 }
 
-/// Processor time of this process so far.
+/// The CPU time of this process so far.
 fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
@@ -76,7 +76,7 @@ fn cpu_s() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// One `EVALSHA` per check, all tasks on one connection, which pipelines by itself.
+/// One `EVALSHA` per check. All tasks share one connection, which pipelines them.
 async fn bare(
     connection: &(impl ConnectionLike + Clone + Send + Sync + 'static),
     sha: &str,

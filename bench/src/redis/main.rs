@@ -1,8 +1,8 @@
-//! `./dev bench redis`: checks through Redis beside the least that a check through Redis costs, in one run.
+//! `./dev bench redis`: checks through Redis beside the minimum cost of a check through Redis, in one run.
 //!
 //! The peer is one `EVALSHA` per check of a minimal GCRA script (`bare.lua`), driven by `redis-benchmark`. Rounds
-//! alternate, so that a noisy minute hits both; figures are medians, and a ratio is the median of the rounds' ratios.
-//! With `ONLY=library` only the comparison with the redis crate.
+//! alternate, so that noise affects both; figures are medians, and a ratio is the median of the rounds' ratios.
+//! `ONLY=library` runs only the comparison with the redis crate.
 
 mod library;
 mod server;
@@ -60,12 +60,12 @@ fn key(number: usize) -> String {
     format!("user-{number:019}")
 }
 
-/// A cheap sequence that looks random enough to spread over the keys.
+/// A cheap pseudo-random sequence that spreads over the keys.
 fn scatter(number: usize) -> usize {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
 }
 
-/// `tasks` checks at once for a round: decisions per second. A check is told a number of its own.
+/// Decisions per second with `tasks` concurrent checks for one round. Each check gets its own number.
 async fn rate<F>(tasks: usize, check: impl Fn(usize) -> F + Clone + Send + 'static) -> f64
 where
     F: Future<Output = ()> + Send,
@@ -88,7 +88,7 @@ where
     count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// The same through a store.
+/// Decisions per second through a store.
 async fn hammer(store: &Arc<impl Store + 'static>, tasks: usize) -> f64 {
     let (scope, limit) = (Scope::named("api", ""), PLENTY.parse().expect("a limit"));
     let shared: Arc<(_, Scope, Limit)> = Arc::new((store.clone(), scope, limit));
@@ -102,7 +102,7 @@ async fn hammer(store: &Arc<impl Store + 'static>, tasks: usize) -> f64 {
     .await
 }
 
-/// The same through `redis-benchmark`, one `EVALSHA` per check at pipeline 1: operations per second.
+/// Operations per second through `redis-benchmark`, with one `EVALSHA` per check at pipeline 1.
 fn bare_rate(server: &Server, bare: &str) -> f64 {
     let output = Command::new("redis-benchmark")
         .args(["-p", &server.port.to_string(), "-c", &CLIENTS.to_string(), "-P", "1", "-q"])

@@ -1,4 +1,4 @@
-//! A Redis of its own, for as long as the benchmark runs.
+//! A Redis server that runs as long as the benchmark.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -41,7 +41,7 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// A figure of `INFO`.
+    /// A number in `INFO`.
     pub(crate) fn info(&self, field: &str) -> f64 {
         let info = self.cli(&["INFO", "all"]);
         let value =
@@ -49,12 +49,12 @@ impl Server {
         value.and_then(|value| value.parse().ok()).unwrap_or(0.0)
     }
 
-    /// Processor time so far, in seconds.
+    /// The CPU time so far, in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         self.info("used_cpu_sys") + self.info("used_cpu_user")
     }
 
-    /// Calls of scripts and the time they took, in µs, since the statistics were reset.
+    /// The number of script calls and their total time in µs, since the statistics were reset.
     pub(crate) fn scripts(&self) -> (f64, f64) {
         let stats = self.cli(&["INFO", "commandstats"]);
         let field = |line: &str, name: &str| {

@@ -1,4 +1,4 @@
-//! Servers to measure: each a process of its own, on the first processor.
+//! The measured servers, each in its own process on the first processor.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use tidegate_bench::{Process, free_port, pinned};
 use crate::load::{PLENTY, Wire};
 
 const TIDEGATE: &str = "target/dist/tidegate";
-/// What it is asked about: others bring their limit with every request.
+/// The configuration of tidegate. Requests to the other servers contain the limit.
 const CONFIG: &str = "target/bench-server.yaml";
 const THROTTLECRAB: &str = "target/peers/bin/throttlecrab-server";
 
@@ -15,7 +15,7 @@ const THROTTLECRAB: &str = "target/peers/bin/throttlecrab-server";
 pub(crate) enum Kind {
     Tidegate,
     Throttlecrab,
-    /// The least that a door costs: one process for each.
+    /// The minimum cost of a door: one process per protocol.
     Floor(&'static str),
 }
 
@@ -115,7 +115,7 @@ impl Contender {
         self.kind == Kind::Throttlecrab
     }
 
-    /// Where it speaks that, if it does.
+    /// The port of a protocol, if the server has it.
     pub(crate) const fn port(&self, wire: Wire) -> Option<u16> {
         match wire {
             Wire::Resp(_) => self.resp,

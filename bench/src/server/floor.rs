@@ -1,4 +1,4 @@
-//! The floors: doors that read a request as one has to, and always give the same answer.
+//! The floors: minimal doors that parse a request and always give the same answer.
 
 mod grpc;
 mod http;
@@ -15,7 +15,7 @@ pub(crate) fn run(wire: &str, port: u16) {
             "resp-library" => resp::serve(listener, resp::by_library).await,
             "http" => http::serve(listener).await,
             "grpc" => grpc::serve(listener).await,
-            other => panic!("no floor is called {other}"),
+            other => panic!("there is no floor {other}"),
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The load: clients that each wait for an answer before they ask again, or that ask by the clock.
+//! The load: clients that wait for each answer before they send the next request, or that send at a fixed rate.
 
 mod grpc;
 mod http;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::contender::Contender;
 
-/// What is spoken, and for RESP how many commands are sent at once.
+/// The protocol, and for RESP the number of commands per pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
     Resp(usize),
@@ -43,88 +43,88 @@ impl fmt::Display for Wire {
 }
 
 const CONNECTIONS: usize = 50;
-/// Keys that take turns.
+/// The number of keys.
 const KEYS: usize = 100_000;
-/// Requests that a client has at hand, so that it need not make them while it measures.
-const AT_HAND: usize = 256;
+/// Requests that a client builds in advance, so that building them is not measured.
+const PREPARED: usize = 256;
 
 /// A limit that no run uses up: burst, units, and seconds.
 pub(crate) const PLENTY: [u32; 3] = [1_000_000, 1_000_000, 1];
 
-/// One client. It has one exchange under way at a time.
-pub(crate) enum Line {
-    Resp(resp::Line),
-    Http(http::Line),
-    Grpc(grpc::Line),
+/// One client. It has one exchange in flight at a time.
+pub(crate) enum Client {
+    Resp(resp::Client),
+    Http(http::Client),
+    Grpc(grpc::Client),
 }
 
-impl Line {
-    /// One exchange, of as many requests as are sent at once.
+impl Client {
+    /// One exchange: sends one request, or one pipeline, and reads the answers. Returns the number of requests.
     async fn exchange(&mut self, number: usize) -> usize {
         match self {
-            Self::Resp(line) => line.exchange(number).await,
-            Self::Http(line) => line.exchange(number).await,
-            Self::Grpc(line) => line.exchange(number).await,
+            Self::Resp(client) => client.exchange(number).await,
+            Self::Http(client) => client.exchange(number).await,
+            Self::Grpc(client) => client.exchange(number).await,
         }
     }
 }
 
-/// What came of it.
+/// The results of a run.
 pub(crate) struct Load {
     count: usize,
     took: Duration,
-    /// Of each exchange, in ascending order.
+    /// The latency of each exchange in microseconds, ascending.
     us: Vec<f64>,
 }
 
 impl Load {
-    pub(crate) async fn lines(contender: &Contender, wire: Wire) -> Vec<Line> {
-        let mut lines = Vec::new();
+    pub(crate) async fn clients(contender: &Contender, wire: Wire) -> Vec<Client> {
+        let mut clients = Vec::new();
         match wire {
             Wire::Resp(pipeline) => {
                 for number in 0..CONNECTIONS {
-                    lines.push(Line::Resp(resp::Line::open(contender, number, pipeline).await));
+                    clients
+                        .push(Client::Resp(resp::Client::open(contender, number, pipeline).await));
                 }
             }
             Wire::Http => {
                 for number in 0..CONNECTIONS {
-                    lines.push(Line::Http(http::Line::open(contender, number).await));
+                    clients.push(Client::Http(http::Client::open(contender, number).await));
                 }
             }
-            Wire::Grpc => {
-                lines.extend(grpc::Line::open_all(contender).await.into_iter().map(Line::Grpc))
-            }
+            Wire::Grpc => clients
+                .extend(grpc::Client::open_all(contender).await.into_iter().map(Client::Grpc)),
         }
-        lines
+        clients
     }
 
-    /// Each asks again as soon as it was answered.
-    pub(crate) async fn closed(lines: Vec<Line>, span: Duration) -> Self {
+    /// Closed loop: each client sends the next request as soon as it has the answer.
+    pub(crate) async fn closed(clients: Vec<Client>, span: Duration) -> Self {
         let start = Instant::now();
-        let at_once = move |line| {
-            exchanges(line, async move || {
+        let at_once = move |client| {
+            exchanges(client, async move || {
                 let now = Instant::now();
                 (now.duration_since(start) <= span).then_some(now)
             })
         };
-        let tasks = lines.into_iter().map(|line| tokio::spawn(at_once(line))).collect();
+        let tasks = clients.into_iter().map(|client| tokio::spawn(at_once(client))).collect();
         Self::of(start, tasks).await
     }
 
-    /// So many exchanges a second in all, whether or not the last ones were answered in time; a latency counts from
-    /// when it was due.
-    pub(crate) async fn paced(lines: Vec<Line>, rate: f64, span: Duration) -> Self {
+    /// Open loop: `rate` exchanges a second in total, whether or not the last ones were answered. Latency is measured
+    /// from the time when the exchange was due.
+    pub(crate) async fn paced(clients: Vec<Client>, rate: f64, span: Duration) -> Self {
         let every = Duration::from_secs_f64(1.0 / rate);
         let (start, mut turns, mut tasks) = (Instant::now(), Vec::new(), Vec::new());
-        for line in lines {
+        for client in clients {
             let (turn, mut due) = mpsc::unbounded_channel();
             turns.push(turn);
-            tasks.push(tokio::spawn(exchanges(line, async move || due.recv().await)));
+            tasks.push(tokio::spawn(exchanges(client, async move || due.recv().await)));
         }
         let mut due = start;
         for turn in turns.iter().cycle() {
-            // The timer is too coarse, and the load has a processor for itself. Only one looks at the clock: if all
-            // lines did, they would keep each other from their answers.
+            // Busy-waits, because the timer is too coarse and the load has its own processor. Only this task reads the
+            // clock: if all clients did, they would delay each other's answers.
             while Instant::now() < due {
                 tokio::task::yield_now().await;
             }
@@ -163,34 +163,34 @@ impl Load {
     }
 }
 
-/// The exchanges of one client, one after another, until there is no next; and how many microseconds each took since
-/// it was due.
+/// Runs the exchanges of one client one after another, until `next` returns `None`. Returns the number of requests, and
+/// the microseconds from due time to answer of each exchange.
 async fn exchanges(
-    mut line: Line,
+    mut client: Client,
     mut next: impl AsyncFnMut() -> Option<Instant>,
 ) -> (usize, Vec<f64>) {
     let (mut count, mut us) = (0, Vec::new());
     while let Some(due) = next().await {
-        count += line.exchange(us.len()).await;
+        count += client.exchange(us.len()).await;
         us.push(due.elapsed().as_secs_f64() * 1e6);
     }
     (count, us)
 }
 
-/// Asks for so many keys, each once.
+/// Checks each of this many keys once.
 pub(crate) async fn fill(contender: &Contender, keys: usize) {
     resp::fill(contender, keys).await;
 }
 
-/// A key of 24 bytes, as the embedded benchmark has them.
+/// A key of 24 bytes, as in the embedded benchmark.
 pub(crate) fn key(number: usize) -> String {
     format!("user-{number:019}")
 }
 
-/// Which keys a client asks for: all over, and others than its neighbours.
+/// The keys of a client: spread over all keys, and different from those of other clients.
 pub(crate) fn keys_of(client: usize) -> impl Iterator<Item = String> {
     (0..).map(move |turn: usize| {
-        let number = client * AT_HAND * 64 + turn;
+        let number = client * PREPARED * 64 + turn;
         key((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % KEYS)
     })
 }

@@ -1,9 +1,8 @@
-//! `./dev bench server`: the doors beside the least that such a door costs, and beside throttlecrab-server, in one run.
+//! `./dev bench server`: the doors beside the minimum cost of such a door, and beside throttlecrab-server, in one run.
 //!
-//! The floors are this program again, as a process of its own: frames are parsed and a fixed answer is written. All
-//! servers run on one processor and the load on the others; rounds alternate, so that a noisy minute hits all alike.
-//! Figures are medians, and a ratio is the median of the rounds' ratios. With `QUICK=1` it only shows that all works;
-//! `ONLY=http` measures one door.
+//! The floors are this program in another process: it parses frames and writes a fixed answer. All servers run on one
+//! processor and the load on the others; rounds alternate, so that noise affects all alike. Figures are medians, and a
+//! ratio is the median of the rounds' ratios. `QUICK=1` only shows that everything works; `ONLY=http` measures one door.
 
 mod contender;
 mod floor;
@@ -15,11 +14,11 @@ use std::time::Duration;
 use contender::Contender;
 use load::{Load, Wire};
 use table::Figures;
-use tidegate_bench::{Ahead, apart};
+use tidegate_bench::{RaisedPriority, rerun_off_first_processor};
 
 const WIRES: [Wire; 5] = [Wire::Resp(1), Wire::Resp(16), Wire::Resp(64), Wire::Http, Wire::Grpc];
 
-/// How much is measured.
+/// The number and length of the rounds, and the number of keys.
 struct Effort {
     rounds: usize,
     round: Duration,
@@ -27,7 +26,7 @@ struct Effort {
 }
 
 impl Effort {
-    fn wanted() -> Self {
+    fn from_env() -> Self {
         match std::env::var_os("QUICK") {
             Some(_) => Self { rounds: 1, round: Duration::from_millis(300), keys: 50_000 },
             None => Self { rounds: 5, round: Duration::from_millis(1500), keys: 1_000_000 },
@@ -39,8 +38,8 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["floor", wire, port] => floor::run(wire, port.parse().expect("a port")),
-        ["apart"] => measure(&Effort::wanted()),
-        _ => apart(),
+        ["measure"] => measure(&Effort::from_env()),
+        _ => rerun_off_first_processor(),
     }
 }
 
@@ -50,7 +49,7 @@ fn measure(effort: &Effort) {
     runtime.block_on(async {
         let contenders: Vec<Contender> =
             Contender::all().into_iter().map(Contender::start).collect();
-        Ahead::warn();
+        RaisedPriority::warn();
         let only = std::env::var("ONLY").ok();
         let is_wanted = |wire: &Wire| only.as_ref().is_none_or(|only| wire.door() == only);
         for wire in WIRES.into_iter().filter(is_wanted) {
@@ -71,39 +70,44 @@ async fn throughput(contenders: &[Contender], wire: Wire, effort: &Effort) {
     let mut rows = vec![Figures::default(); able.len()];
     for round in 0..=effort.rounds {
         for (contender, row) in able.iter().zip(&mut rows) {
-            let lines = Load::lines(contender, wire).await;
+            let clients = Load::clients(contender, wire).await;
             let before = contender.process().cpu_s();
-            let load = Load::closed(lines, effort.round).await;
+            let load = Load::closed(clients, effort.round).await;
             let cpu_us = (contender.process().cpu_s() - before) / load.count() as f64 * 1e6;
-            // The first is to get warm.
+            // The first round is a warm-up.
             if round > 0 {
                 row.add(load.rate(), load.at(0.5), load.at(0.99), cpu_us);
             }
         }
     }
-    // Where requests wait for a whole batch, half of the load says nothing.
+    // In a pipeline requests wait for the whole batch, so latency at half of the load means nothing.
     if !matches!(wire, Wire::Resp(2..)) {
-        half_of_the_load(&able, wire, &mut rows, effort).await;
+        latency_at_half_load(&able, wire, &mut rows, effort).await;
     }
     table::print(&able, &rows);
 }
 
-/// Latency at half of what each can do, ahead of other programs. In short rounds: a machine that stands still for some
-/// milliseconds now and then spoils some of them, and not their median.
-async fn half_of_the_load(able: &[&Contender], wire: Wire, rows: &mut [Figures], effort: &Effort) {
+/// Latency at half of the throughput of each server, with real-time priority. In short rounds, so that occasional stalls
+/// of the machine, some milliseconds each, affect some rounds and not the median.
+async fn latency_at_half_load(
+    able: &[&Contender],
+    wire: Wire,
+    rows: &mut [Figures],
+    effort: &Effort,
+) {
     for _ in 0..effort.rounds * 4 {
         for (contender, row) in able.iter().zip(&mut *rows) {
             let half = row.rate() / 2.0;
-            let lines = Load::lines(contender, wire).await;
-            let ahead = Ahead::of(Some(contender.process()));
-            row.half_us.push(Load::paced(lines, half, effort.round / 4).await.at(0.99));
-            drop(ahead);
-            tokio::time::sleep(Ahead::REST).await;
+            let clients = Load::clients(contender, wire).await;
+            let raised = RaisedPriority::raise(Some(contender.process()));
+            row.half_us.push(Load::paced(clients, half, effort.round / 4).await.at(0.99));
+            drop(raised);
+            tokio::time::sleep(RaisedPriority::REST).await;
         }
     }
 }
 
-/// Memory of fresh processes: at rest, and with a million keys.
+/// Memory of new processes: at rest, and with a million keys.
 async fn memory(effort: &Effort) {
     println!("\n## Memory, MB\n\n| | at rest | {} keys |\n|---|--:|--:|", effort.keys);
     for kind in Contender::all() {

@@ -1,4 +1,4 @@
-//! What was measured, as a table, and as ratios of rounds that ran side by side.
+//! The results as a table, with ratios of rounds that ran side by side.
 
 use tidegate_bench::median;
 

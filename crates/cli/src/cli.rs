@@ -67,9 +67,9 @@ impl Cli {
     }
 }
 
-/// Prints a usage error; help and version are no errors, and go to stdout.
+/// Prints a usage error. Help and version are not errors, and go to stdout.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // A closed pipe is no failure: its reader has read enough.
+    // A closed pipe is not a failure: its reader has read enough.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { USAGE } else { OK })
 }

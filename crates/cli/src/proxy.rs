@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
     serve::serve(source, false)
 }
 
-/// The configuration that the arguments stand for.
+/// The configuration that the arguments describe.
 fn config(args: &ProxyArgs) -> Result<Config, String> {
     let error = |error: String| format!("--limit: {error}");
     let limit = args.limit.as_deref().map(limit_from_line).transpose().map_err(error)?;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_is_a_configuration() {
+    fn arguments_become_a_configuration() {
         let config = config(&args(Some("240/min"), false)).unwrap();
         assert_eq!(config.policies.keys().collect::<Vec<_>>(), [POLICY]);
         assert_eq!(config.doors.routes.len(), 1);
@@ -137,21 +137,21 @@ mod tests {
     }
 
     #[test]
-    fn every_url_can_follow_its_own_response_time() {
+    fn adaptive_limits_each_url_by_its_response_time() {
         let config = config(&args(None, true)).unwrap();
         assert_eq!((config.plans.len(), config.doors.policy_keys.len()), (1, 1));
     }
 
     #[test]
-    fn nobody_is_refused_unless_there_is_a_limit() {
+    fn without_a_limit_nothing_is_refused() {
         let config = config(&args(None, false)).unwrap();
         assert!(config.policies.is_empty() && config.doors.routes.is_empty());
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
-        let told = config(&args(Some("240"), false)).unwrap_err();
-        assert_eq!(told, "--limit: `240` has no time unit: write 240/min");
+    fn invalid_limits_are_explained() {
+        let error = config(&args(Some("240"), false)).unwrap_err();
+        assert_eq!(error, "--limit: `240` has no time unit: write 240/min");
         let both = config(&args(Some("leaky-bucket 2/s max-wait 5s"), true)).unwrap_err();
         assert!(both.starts_with("--limit: a leaky bucket delays"), "{both}");
     }

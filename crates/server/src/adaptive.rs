@@ -168,7 +168,7 @@ fn rule(
             Source::Errors => Read::Errors(draft.target(&signal.target)),
             Source::Cpu => Read::Cpu,
             Source::MeanLatency | Source::Pool | Source::Fixed(_) | Source::Asked(_) => {
-                // A target of its own, because a failed reading is consumed when it is read.
+                // A separate target, because a failed reading is consumed when it is read.
                 let own = draft.target(&format!("{}\u{1}{index}", plan.name()));
                 signal_targets.push((signal.clone(), own.clone()));
                 Read::Pushed(own)

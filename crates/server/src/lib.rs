@@ -1,6 +1,6 @@
 //! The server: doors for five protocols, and one service behind them.
 //!
-//! Each module imports only from modules above it; a test holds the order.
+//! Each module imports only from modules above it; a test checks the order.
 //!
 //! - [`net`]: listeners, connections, TLS, PROXY protocol, timeouts, body bounds, write coalescing.
 //! - [`metrics`]: counters, histograms, the metric catalogue, refused keys, rendering for Prometheus.

@@ -1,4 +1,4 @@
-//! Opens the doors over a store, and closes them at the end.
+//! Starts the server: opens the store and the doors, and closes them on shutdown.
 
 mod reload;
 mod store_watch;
@@ -40,7 +40,7 @@ use tidegate::driver::{self, StoreDrivers, StoreOptions};
 use tidegate_config::{self as config, Address, Config, Door, Exposure};
 use tidegate_request::Peer;
 
-/// Why a server did not start, for people.
+/// Why a server did not start, as text for the operator.
 #[derive(Debug)]
 pub struct ServeError(String);
 
@@ -58,14 +58,14 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves what a source says, until told to stop.
+/// Serves a configuration until the process is asked to stop.
 pub fn serve(source: Source, insecure_bind: bool, stores: StoreDrivers) -> Result<(), ServeError> {
-    // Before there is a second thread: it takes what it reads out of the environment.
+    // Before any other thread starts: `from_env` removes the variables that it reads from the environment.
     let sockets = Sockets::from_env().map_err(ServeError::new)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| ServeError::new(format!("cannot start: {error}")))?;
     let served = runtime.block_on(until_stopped(source, insecure_bind, stores, sockets));
-    // What still runs waits for a file or a name lookup that hangs, and its result is not needed.
+    // Only file reads and name lookups that hang are still running, and their results are not needed.
     runtime.shutdown_background();
     served
 }
@@ -89,7 +89,7 @@ async fn until_stopped(
     for (door, listener) in &config.listen {
         may_be_open(&exposure(*door, listener))?;
     }
-    // Before anybody can know that we run, so that no signal finds us unprepared.
+    // Handlers are installed before the server is reachable, so that no signal is lost.
     let interrupt = watch_signal(SignalKind::interrupt())?;
     let terminate = watch_signal(SignalKind::terminate())?;
     let hangup = watch_signal(SignalKind::hangup())?;
@@ -97,12 +97,12 @@ async fn until_stopped(
     let mut bound = Vec::new();
     for door in Door::ALL {
         if let Some(it) = bind(door, config.listen.get(&door), &app, &mut sockets).await? {
-            // Once more, for sockets of systemd: those listen where systemd bound them.
+            // Checked again with the bound address: systemd may have bound the socket elsewhere.
             may_be_open(&it.exposure(door)?)?;
             bound.push((door, it));
         }
     }
-    // Of all secrets the token alone can be taken away while its door is open.
+    // The admin token is the only secret that a reload can remove while its door is open.
     let exposed = bound.iter().find(|(door, _)| *door == Door::Http && !insecure_bind);
     let exposed = exposed.map(|(door, bound)| bound.exposure(*door)).transpose()?;
     app.metrics().set_store(store.opened.clone());
@@ -118,17 +118,17 @@ async fn until_stopped(
     let is_open = |door| open.contains(&door);
     if !is_open(Door::Grpc) && !config.rls.policies().is_empty() {
         tracing::warn!(
-            "rules for Envoy, and no door that it can ask at: say --grpc 127.0.0.1:8081"
+            "rules for Envoy are configured, but no gRPC door is open: pass --grpc 127.0.0.1:8081"
         );
     }
-    // Takes its first sample before a watcher can connect: every watcher gets a snapshot.
+    // The first sample is taken before a watcher can connect, so that every watcher gets a snapshot.
     let sampler = is_open(Door::Http).then(|| Sampler::new(app.clone(), feed.clone()));
     let mut doors = OpenDoors::new(app.metrics().clone());
     let context = DoorContext { app: &app, feed: &feed, config: &config };
     for (door, bound) in bound {
         open_door(door, bound, &mut doors, &context)?;
     }
-    // Needed until the last request has ended.
+    // These tasks run until the last request has ended.
     let mut until_closed = JoinSet::new();
     if is_open(Door::Proxy) {
         until_closed.spawn(upstreams::keep(upstreams_in_force(app.clone())));
@@ -149,7 +149,7 @@ async fn until_stopped(
     systemd.stopping();
     until_stopped.abort_all();
     let notice = match signal {
-        // A person waits at the terminal, and no load balancer sends clients.
+        // The server runs in a terminal: the user waits, and no load balancer sends clients.
         Stop::Interrupt => Duration::ZERO,
         Stop::Terminate => app.in_force().rules.drain,
     };
@@ -164,7 +164,7 @@ async fn until_stopped(
     Ok(())
 }
 
-/// Which type answers at which door.
+/// Opens a door with the type that implements it.
 fn open_door(
     door: Door,
     bound: BoundDoor,
@@ -179,7 +179,7 @@ fn open_door(
     }
 }
 
-/// Opens the store, and builds what is asked over it.
+/// Opens the store and builds the service over it.
 fn build_service(
     config: &Config,
     stores: StoreDrivers,
@@ -221,7 +221,7 @@ fn exposure(door: Door, listener: &config::Listener) -> Exposure {
     Exposure { door, address: listener.address.clone(), has_tls: listener.tls.is_some() }
 }
 
-/// Where a door is to be, and what is in front of it.
+/// The listener of a door, its bounds, and the layers in front of the door.
 struct BoundDoor {
     listener: Listener,
     bounds: AcceptBounds,
@@ -237,11 +237,11 @@ impl BoundDoor {
     }
 }
 
-/// The doors that are open.
+/// The open doors.
 #[derive(Debug)]
 struct OpenDoors {
     metrics: Arc<Metrics>,
-    /// Once they are to close: for how long newcomers are served until then.
+    /// Set when the doors have to close: for how long new connections are still served.
     stop: watch::Sender<Option<Duration>>,
     servers: JoinSet<()>,
 }
@@ -251,7 +251,7 @@ impl OpenDoors {
         Self { metrics, stop: watch::Sender::default(), servers: JoinSet::new() }
     }
 
-    /// Builds a door, tells where it listens, and serves it.
+    /// Builds a door, logs and prints its address, and serves it.
     fn open<D: OpenDoor>(
         &mut self,
         name: Door,
@@ -271,7 +271,7 @@ impl OpenDoors {
         let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
-            // An error means that nobody is left to stop it.
+            // An error means that the sender was dropped: stop at once.
             let stop = async {
                 let notice = stopped.wait_for(Option::is_some).await;
                 notice.ok().and_then(|notice| *notice).unwrap_or_default()
@@ -281,7 +281,7 @@ impl OpenDoors {
         Ok(())
     }
 
-    /// All at once, and waits for the last request of each.
+    /// Closes all doors at the same time, and waits for their last requests.
     async fn close(mut self, notice: Duration) {
         self.stop.send_replace(Some(notice));
         while self.servers.join_next().await.is_some() {}
@@ -303,8 +303,8 @@ impl<D: ConnectionHandler + Sync> ConnectionHandler for Counted<D> {
     }
 }
 
-/// Returns leases, so that others can have what is left of them. What is not on its way within a deadline of the
-/// store never will be: leases end by themselves.
+/// Returns leases, so that other nodes can use what is left of them. Waits for one deadline of the store and not for
+/// replies: leases that are not returned expire.
 async fn return_leases(engine: &Engine, deadline: Duration) {
     if engine.lease_stats().keys > 0 {
         engine.release_leases();
@@ -312,7 +312,7 @@ async fn return_leases(engine: &Engine, deadline: Duration) {
     }
 }
 
-/// Binds a door that is to be open: to the socket that systemd passed for it, or to a new one.
+/// Binds a configured door: to the socket that systemd passed for it, or to a new one. `None` if there is neither.
 async fn bind(
     door: Door,
     listener: Option<&config::Listener>,
@@ -336,12 +336,12 @@ async fn bind(
     Ok(Some(BoundDoor { listener, bounds: bounds(options), proxy_protocol, tls }))
 }
 
-/// The upstreams that the configuration in force names.
+/// The upstreams of the configuration in force.
 fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Upstreams>> {
     move || app.in_force().proxy.clone()
 }
 
-/// The networks whose PROXY protocol is believed, as the configuration in force names them.
+/// The networks whose PROXY protocol headers are trusted by the configuration in force.
 fn trusted_proxies(app: Arc<AppState>) -> TrustedPeers {
     TrustedPeers(Arc::new(move |ip| {
         app.in_force().rules.trusted_proxies.iter().any(|network| network.contains(ip))
@@ -352,16 +352,16 @@ fn bad_socket(door: Door, error: &io::Error) -> ServeError {
     ServeError::new(format!("the socket for `{}`: {error}", door.as_str()))
 }
 
-/// Who has told the process to stop.
+/// The signal that stopped the process.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
-    /// Somebody at a terminal.
+    /// SIGINT, from a terminal.
     Interrupt,
-    /// Whatever manages services.
+    /// SIGTERM, from a service manager.
     Terminate,
 }
 
-/// Ready when the process is told to stop.
+/// Ready when the process gets SIGINT or SIGTERM.
 async fn stop(mut interrupt: Signal, mut terminate: Signal) -> Stop {
     let stop = tokio::select! {
         _ = interrupt.recv() => Stop::Interrupt,

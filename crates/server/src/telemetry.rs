@@ -55,7 +55,7 @@ impl Telemetry {
     /// Sends what is left, within [`FLUSH_MAX`].
     pub(crate) async fn close(self) {
         let (done, is_done) = oneshot::channel();
-        // A detached thread: the runtime would wait for a blocking task of its own.
+        // A detached thread, because the runtime waits for its blocking tasks.
         let flush = move || {
             let Self { spans, figures } = self;
             let _ =

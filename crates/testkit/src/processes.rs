@@ -9,10 +9,10 @@ mod clock;
 mod cluster;
 mod cluster_view;
 mod faults;
-mod place;
 mod proxy;
 mod proxy_line;
 mod resp;
+mod scratch;
 mod sentinel;
 mod server;
 mod setup;
@@ -29,15 +29,15 @@ pub use server::RedisServer;
 pub use slot_move::SlotMove;
 pub use tls::TlsFiles;
 
-/// For one process to do as it was told. Generous: it only passes when something is broken.
+/// How long one process may take for a step. Generous: only a failure takes this long.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// For several processes to agree: a cluster that forms, a failover.
+/// How long several processes may take to agree, as when a cluster forms or fails over.
 pub const AGREEMENT_DEADLINE: Duration = Duration::from_mins(1);
 
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
-/// Polls until there is a value; panics with `what` was expected once the deadline has passed.
+/// Polls until there is a value. After the deadline it panics with `what`, the expectation.
 #[allow(clippy::disallowed_methods, reason = "the deadline of a test is real time")]
 pub fn wait_for<T>(what: &str, deadline: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -50,7 +50,7 @@ pub fn wait_for<T>(what: &str, deadline: Duration, mut poll: impl FnMut() -> Opt
     }
 }
 
-/// Polls until it is so; panics with `what` was expected once the deadline has passed.
+/// Polls until the condition holds. After the deadline it panics with `what`, the expectation.
 pub fn wait_until(what: &str, deadline: Duration, mut is_so: impl FnMut() -> bool) {
     wait_for(what, deadline, || is_so().then_some(()));
 }

@@ -1,7 +1,7 @@
-//! The app that is overloaded: one query for each request, over a pool of few connections.
+//! The overloaded app: one query per request, over a small connection pool.
 //!
-//! It is an ordinary one, with the ordinary fault: whoever finds the pool busy waits in a queue without an end, and the
-//! work of a request goes on when the client has long given up.
+//! It has a common flaw: while the pool is busy, requests wait in an unbounded queue, and their work continues after the
+//! client has disconnected.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -21,14 +21,14 @@ use tokio_postgres::NoTls;
 
 use crate::{Fallible, database};
 
-/// Connections to the database: so many queries run at once.
+/// Connections to the database, and so the maximum of concurrent queries.
 pub(crate) const POOL: u32 = 8;
 
-/// After this in the queue of the pool a request is answered 503. Longer than clients have patience, as everywhere: pools
-/// wait for 30 s unless told otherwise.
+/// A request that waits for a connection for this long is answered with 503. Longer than clients wait, as is usual: the
+/// default of most pools is 30 s.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// An index is asked, and 20 ms pass as they do on disks and locks: so that the pool is what is short, not the processor.
+/// An index lookup and a sleep of 20 ms, which stands for disks and locks: the pool is the bottleneck, not the CPU.
 const QUERY: &str = "SELECT count(*), sum(amount) FROM orders, pg_sleep(0.02) WHERE customer = $1";
 
 struct App {
@@ -43,16 +43,16 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// What the app says of itself, at `/stats`.
+/// The counters that the app serves at `/stats`.
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 pub(crate) struct Stats {
     pub(crate) under_way: u64,
     pub(crate) answered: u64,
-    /// Answers with a 5xx, also those that nobody waited for any more.
+    /// Answers with a 5xx, including those whose client has disconnected.
     pub(crate) failed: u64,
 }
 
-/// Serves until it is killed, and says where.
+/// Prints its address and serves until it is killed.
 pub(crate) async fn serve(folder: &Path) -> Fallible<()> {
     let manager = Manager::new(database::config(folder), NoTls);
     let pool = Pool::builder(manager)
@@ -64,14 +64,14 @@ pub(crate) async fn serve(folder: &Path) -> Fallible<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("the app answers on http://{}", listener.local_addr()?);
     loop {
-        // Out of descriptors, say: those who are here still get their answers.
+        // A failed accept, such as without free file descriptors, does not affect open connections.
         if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(converse(app.clone(), stream));
+            tokio::spawn(serve_connection(app.clone(), stream));
         }
     }
 }
 
-async fn converse(app: Arc<App>, stream: TcpStream) {
+async fn serve_connection(app: Arc<App>, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let app = app.clone();
@@ -84,7 +84,7 @@ async fn converse(app: Arc<App>, stream: TcpStream) {
 impl App {
     async fn answer(self: Arc<Self>, path: &str) -> Response<Full<Bytes>> {
         match path {
-            "/stats" => json(&self.counts.told()),
+            "/stats" => json(&self.counts.stats()),
             "/pressure" => json(&serde_json::json!({ "pressure": pressure(&self.pool.status()) })),
             _ => match path.strip_prefix("/customers/").and_then(|it| it.parse().ok()) {
                 Some(customer) => self.counted_total(customer).await,
@@ -93,7 +93,7 @@ impl App {
         }
     }
 
-    /// In a task of its own: it goes on when the client hangs up, as with most frameworks.
+    /// Runs in its own task, so that it continues if the client disconnects, as in most frameworks.
     async fn counted_total(self: Arc<Self>, customer: i32) -> Response<Full<Bytes>> {
         let task = tokio::spawn(async move {
             self.counts.under_way.fetch_add(1, Relaxed);
@@ -120,7 +120,7 @@ impl App {
 }
 
 impl Counts {
-    fn told(&self) -> Stats {
+    fn stats(&self) -> Stats {
         Stats {
             under_way: self.under_way.load(Relaxed),
             answered: self.answered.load(Relaxed),
@@ -129,8 +129,7 @@ impl Counts {
     }
 }
 
-/// The part of those who want a connection that has to wait for one: 0 while none has to, 1/2 when as many wait as are
-/// served.
+/// The share of requests that wait for a connection: 0 if none waits, 1/2 if as many wait as are served.
 fn pressure(pool: &Status) -> f64 {
     let waiting = pool.waiting as f64;
     waiting / (waiting + pool.max_size as f64)
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pressure_is_the_part_that_waits() {
+    fn pressure_is_the_share_that_waits() {
         for (waiting, pressed) in [(0, 0.0), (8, 0.5), (24, 0.75)] {
             let status = Status { max_size: 8, size: 8, available: 0, waiting };
             assert!((pressure(&status) - pressed).abs() < 1e-9, "{waiting} wait");

@@ -1,4 +1,4 @@
-//! A PostgreSQL of its own, in a temporary folder and on a Unix socket there, for as long as the demo runs.
+//! A PostgreSQL server for the demo, in a temporary folder and on a Unix socket there.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -14,8 +14,8 @@ use crate::Fallible;
 
 const USER: &str = "tidegate";
 
-/// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the server may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// 100,000 orders of 1,000 customers.
 const ORDERS: &str = "
@@ -32,7 +32,7 @@ pub(crate) struct Database {
     server: Option<Child>,
 }
 
-/// Who runs it, if we are root: PostgreSQL refuses to.
+/// The user that runs the server if the demo runs as root, which PostgreSQL refuses.
 #[derive(Clone, Copy)]
 struct Owner {
     user: u32,
@@ -44,7 +44,7 @@ impl Database {
         let programs = programs()?;
         let folder = std::env::temp_dir().join(format!("tidegate-overload-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        // From here on the folder goes when this is dropped.
+        // From here on, dropping `database` removes the folder.
         let mut database = Self { folder, programs, owner: None, server: None };
         if fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
             let owner = Owner::unprivileged()?;
@@ -82,7 +82,8 @@ impl Database {
         Ok(command.stdout(log.try_clone()?).stderr(log).spawn()?)
     }
 
-    /// One of its programs, by its owner, in a group of its own: Ctrl-C is for the demo alone, which then stops it.
+    /// A PostgreSQL program, run by the owner in its own process group: Ctrl-C only interrupts the demo, which then stops
+    /// the server.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.arg("-D").arg(self.folder.join("data")).current_dir(&self.folder);
@@ -102,7 +103,7 @@ impl Database {
                     tokio::spawn(connection);
                     return Ok(client);
                 }
-                Err(error) if start.elapsed() > PATIENCE => {
+                Err(error) if start.elapsed() > START_TIMEOUT => {
                     let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
                     return Err(format!("PostgreSQL does not answer: {error}\n{log}").into());
                 }
@@ -115,7 +116,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // Only pg_ctl ends its many processes at once and leaves no shared memory behind.
+            // Only pg_ctl stops all processes of the server and frees its shared memory.
             let stopped = self.command("pg_ctl").args(["stop", "-m", "immediate", "-s"]).status();
             if !stopped.is_ok_and(|status| status.success()) {
                 let _ = server.kill();
@@ -126,14 +127,14 @@ impl Drop for Database {
     }
 }
 
-/// How to connect to the one in a folder.
+/// The connection settings for the server in a folder.
 pub(crate) fn config(folder: &Path) -> Config {
     let mut config = Config::new();
     config.host_path(folder).user(USER).dbname("postgres");
     config
 }
 
-/// Debian keeps the programs of each version apart, and not where commands are looked for.
+/// The folder of PostgreSQL's programs: in `PATH`, or outside it where Debian installs each version.
 fn programs() -> Fallible<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let debian = versions.map(|version| version.path().join("bin"));
@@ -146,7 +147,7 @@ fn programs() -> Fallible<PathBuf> {
 }
 
 impl Owner {
-    /// The user of Debian's package, or the one who owns nothing.
+    /// The user `postgres` of Debian's package, or else `nobody`.
     fn unprivileged() -> Fallible<Self> {
         let users = fs::read_to_string("/etc/passwd")?;
         let found = ["postgres", "nobody"].iter().find_map(|name| Self::named(name, &users));

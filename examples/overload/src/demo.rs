@@ -1,4 +1,4 @@
-//! The order of the day: what the app can carry, then three times that, without and with tidegate in front.
+//! The measurements: the capacity of the app, then three times that load, without and with tidegate in front.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::load::{self, Client, Figures, Run};
 use crate::report::{Report, Verdict};
 use crate::service::Service;
 
-/// The load, as a multiple of what the app can carry at best.
+/// The load, as a multiple of the app's capacity.
 const OVERLOAD: f64 = 3.0;
 
-/// A tenth more than the app can carry; and so much that only the cap bounds.
+/// A tenth above the app's capacity; and a limit so high that only the in-flight cap binds.
 const LIMIT: &str = "440/s";
 const NO_LIMIT: &str = "1000000/s";
 
-/// And when it has little to do.
+/// The light load, as a multiple of the app's capacity.
 const LIGHT: f64 = 0.2;
 
 pub(crate) struct Demo {
@@ -29,7 +29,7 @@ pub(crate) struct Demo {
     pub(crate) effort: Effort,
 }
 
-/// How much is measured.
+/// How long to measure.
 pub(crate) struct Effort {
     pub(crate) is_quick: bool,
     short: Duration,
@@ -37,7 +37,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    pub(crate) fn wanted() -> Self {
+    pub(crate) fn from_env() -> Self {
         let is_quick = std::env::var_os("QUICK").is_some();
         let (short_ms, long_ms) = if is_quick { (500, 1000) } else { (8_000, 20_000) };
         Self {
@@ -63,17 +63,17 @@ impl Demo {
         let direct = self.overload(&app, &app.client, carried).await?;
 
         eprintln!("the same through tidegate");
-        let gate = self.gate(&app, LIMIT).await?;
-        let client = Client::new(&gate.url);
+        let proxy = self.adaptive_proxy(&app, LIMIT).await?;
+        let client = Client::new(&proxy.url);
         let unloaded_behind = self.light(&app, &client, carried).await?;
         let behind = self.overload(&app, &client, carried).await?;
-        drop(gate);
+        drop(proxy);
 
         eprintln!("what its parts do alone");
-        let limit = self.static_limit(&app).await?;
+        let limit = self.static_proxy(&app).await?;
         let limit_alone = self.part(&app, &limit, carried).await?;
         drop(limit);
-        let cap = self.gate(&app, NO_LIMIT).await?;
+        let cap = self.adaptive_proxy(&app, NO_LIMIT).await?;
         let cap_alone = self.part(&app, &cap, carried).await?;
         let verdict = Verdict::new(&best, &unloaded, &direct, &behind);
         Ok(Report {
@@ -88,8 +88,8 @@ impl Demo {
         })
     }
 
-    async fn part(&self, app: &Site, gate: &Service, carried: f64) -> Fallible<Figures> {
-        let client = Client::new(&gate.url);
+    async fn part(&self, app: &Site, proxy: &Service, carried: f64) -> Fallible<Figures> {
+        let client = Client::new(&proxy.url);
         app.measured(load::open(&client, carried * OVERLOAD, self.effort.short)).await
     }
 
@@ -101,15 +101,15 @@ impl Demo {
         app.measured(load::open(client, carried * OVERLOAD, self.effort.long)).await
     }
 
-    async fn gate(&self, app: &Site, limit: &str) -> Fallible<Service> {
+    async fn adaptive_proxy(&self, app: &Site, limit: &str) -> Fallible<Service> {
         let mut tidegate = Command::new(&self.tidegate);
         tidegate.args(["serve", "-c"]).arg(&self.config).env("RUST_LOG", "error");
         tidegate.env("APP_URL", &app.service.url).env("LIMIT", limit);
         Service::start(&mut tidegate, "passes requests on from ").await
     }
 
-    /// The same limit, and nothing that follows or bounds. All people have one address here.
-    async fn static_limit(&self, app: &Site) -> Fallible<Service> {
+    /// A proxy with the same limit, not adaptive and without a cap. All clients have one address here.
+    async fn static_proxy(&self, app: &Site) -> Fallible<Service> {
         let mut tidegate = Command::new(&self.tidegate);
         tidegate.args(["proxy", "--listen", "127.0.0.1:0", "--limit", LIMIT]);
         tidegate.args(["--upstream", &app.service.url]).env("RUST_LOG", "error");
@@ -117,7 +117,7 @@ impl Demo {
     }
 }
 
-/// The app, and who speaks to it directly.
+/// The app, and a client that connects to it directly.
 struct Site {
     service: Service,
     client: Client,
@@ -132,7 +132,7 @@ impl Site {
         Ok(Self { service, client })
     }
 
-    /// What came of a load, with the errors that it made in the app.
+    /// Runs a load, and returns its figures with the number of errors in the app.
     async fn measured(&self, load: impl Future<Output = Run>) -> Fallible<Figures> {
         let before = self.at_rest().await?.failed;
         let run = load.await;
@@ -140,7 +140,7 @@ impl Site {
         Ok(run.figures(after - before))
     }
 
-    /// Once it has nothing to do any more.
+    /// The counters of the app, once it has no request in flight.
     async fn at_rest(&self) -> Fallible<Stats> {
         let start = Instant::now();
         loop {
@@ -149,7 +149,7 @@ impl Site {
                 return Ok(stats);
             }
             if start.elapsed() > Duration::from_secs(20) {
-                return Err(format!("the app does not come to rest: {stats:?}").into());
+                return Err(format!("the app still has requests in flight: {stats:?}").into());
             }
             sleep(Duration::from_millis(50)).await;
         }

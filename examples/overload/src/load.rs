@@ -1,4 +1,4 @@
-//! The load: people who come when they come, have no patience, and of whom many try again.
+//! The load: clients that arrive independently, time out after a second, and often retry.
 
 mod arrivals;
 mod client;
@@ -13,13 +13,13 @@ use arrivals::Arrival;
 pub(crate) use client::Client;
 pub(crate) use run::{Attempt, Figures, Outcome, Run};
 
-/// How long somebody waits for an answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client waits for an answer.
+pub(crate) const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same people come in every run.
+/// Fixed, so that every run has the same arrivals.
 const SEED: u64 = 2026;
 
-/// So many a second, whether or not the last ones were answered.
+/// Open loop: `rate` clients a second, whether or not the last ones were answered.
 pub(crate) async fn open(client: &Client, rate: f64, span: Duration) -> Run {
     let start = Instant::now();
     let mut people = JoinSet::new();
@@ -34,7 +34,7 @@ pub(crate) async fn open(client: &Client, rate: f64, span: Duration) -> Run {
     run
 }
 
-/// So many at once, each asking again as soon as it was answered.
+/// Closed loop: `people` clients at once, each sending the next request as soon as it has the answer.
 pub(crate) async fn closed(client: &Client, people: u32, span: Duration) -> Run {
     let start = Instant::now();
     let mut callers = JoinSet::new();
@@ -50,14 +50,14 @@ pub(crate) async fn closed(client: &Client, people: u32, span: Duration) -> Run 
     }
     let mut run = Run::new(span);
     while let Some(attempts) = callers.join_next().await {
-        // Whoever asks again is somebody new.
+        // Every request counts as a new client.
         attempts.unwrap_or_default().into_iter().for_each(|it| run.add(vec![it]));
     }
     run
 }
 
-/// Comes, and if it is of that kind comes once more: at once after silence or an error, and after a refusal when it was
-/// told to.
+/// One client. If it is persistent it retries once: immediately after a timeout or an error, after a refusal at the time
+/// of `Retry-After`.
 async fn visit(client: Client, arrival: Arrival, start: Instant, span: Duration) -> Vec<Attempt> {
     let first = attempt(&client, arrival.number, start, arrival.due).await;
     let mut attempts = vec![first];
@@ -69,9 +69,9 @@ async fn visit(client: Client, arrival: Arrival, start: Instant, span: Duration)
     attempts
 }
 
-/// Its time counts from when it was due, not from when the load got round to it.
+/// Sends one request. Its time is measured from when it was due, not from when the load sent it.
 async fn attempt(client: &Client, number: u32, start: Instant, due: Duration) -> Attempt {
     let path = format!("/customers/{}", number % 1000);
-    let answer = tokio::time::timeout_at(start + due + PATIENCE, client.get(&path)).await;
+    let answer = tokio::time::timeout_at(start + due + CLIENT_TIMEOUT, client.get(&path)).await;
     Attempt { due, took: start.elapsed() - due, outcome: answer.unwrap_or(Outcome::TimedOut) }
 }

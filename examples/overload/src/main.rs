@@ -1,7 +1,7 @@
-//! `./dev demo overload`: three times what an app can carry, first straight at it, then through tidegate.
+//! `./dev demo overload`: an app under three times its capacity, first directly, then through tidegate.
 //!
-//! The app is this program again, as a process of its own, in front of a real PostgreSQL; the load is made here. With
-//! `QUICK=1` it only shows that all works.
+//! The app is this program in another process, in front of a real PostgreSQL; this process generates the load.
+//! `QUICK=1` only shows that everything works.
 
 mod app;
 mod database;
@@ -40,13 +40,13 @@ async fn run(args: Vec<String>) -> Fallible<ExitCode> {
         app::serve(folder.as_ref()).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Some((demo, is_json)) = asked_for(args) else {
+    let Some((demo, is_json)) = parse(args) else {
         eprintln!("{USAGE}");
         return Ok(ExitCode::from(64));
     };
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // Whatever was started ends when the demo is dropped, so also when it is broken off.
+    // All processes end when the demo is dropped, also when it is interrupted.
     let report = tokio::select! {
         report = demo.run() => report?,
         _ = interrupt.recv() => return Ok(ExitCode::from(130)),
@@ -57,15 +57,15 @@ async fn run(args: Vec<String>) -> Fallible<ExitCode> {
     } else {
         print!("{report}");
     }
-    let is_kept = demo.effort.is_quick || report.verdict.is_kept();
-    Ok(if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_met = demo.effort.is_quick || report.verdict.is_met();
+    Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn asked_for(args: Vec<String>) -> Option<(Demo, bool)> {
+fn parse(args: Vec<String>) -> Option<(Demo, bool)> {
     let mut demo = Demo {
         tidegate: PathBuf::from("target/dist/tidegate"),
         config: PathBuf::from("examples/overload/tidegate.yaml"),
-        effort: Effort::wanted(),
+        effort: Effort::from_env(),
     };
     let mut is_json = false;
     let mut args = args.into_iter();

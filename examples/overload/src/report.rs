@@ -1,37 +1,37 @@
-//! What was measured, as two tables and a verdict.
+//! The results, as tables and a verdict.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::load::{Figures, PATIENCE};
+use crate::load::{CLIENT_TIMEOUT, Figures};
 
 #[derive(Serialize)]
 pub(crate) struct Report {
-    /// The most that the app answers in time, by as many who wait for each other as keep its pool busy.
+    /// The capacity of the app: closed loop, with as many clients as keep its pool busy.
     pub(crate) best: Figures,
     pub(crate) unloaded: Figures,
-    /// Overloaded, with nothing in front.
+    /// Overloaded, without tidegate.
     pub(crate) direct: Figures,
     /// Through tidegate.
     pub(crate) unloaded_behind: Figures,
     pub(crate) behind: Figures,
-    /// Through its limit as a static one, and through its cap under a limit that does not bind.
+    /// Overloaded, with only the limit, not adaptive; and with only the cap, under a limit that does not bind.
     pub(crate) limit_alone: Figures,
     pub(crate) cap_alone: Figures,
     pub(crate) verdict: Verdict,
 }
 
-/// What was promised, and what became of it.
+/// The requirements, and whether they are met.
 #[derive(Serialize)]
 pub(crate) struct Verdict {
-    /// With tidegate, errors of the app: none.
+    /// Errors of the app with tidegate: 0.
     errors_of_app: u64,
-    /// With tidegate, goodput as a part of the best: at least 0.9.
+    /// Goodput with tidegate as a share of the best: at least 0.9.
     goodput_of_best: f64,
-    /// With tidegate, the 99th percentile as a multiple of that without load: at most 5.
+    /// The 99th percentile with tidegate as a multiple of the unloaded one: at most 5.
     p99_of_unloaded: f64,
-    /// Without, goodput as a part of the best: at most a half, or there was no overload to speak of.
+    /// Goodput without tidegate as a share of the best: at most a half, otherwise the app was not overloaded.
     goodput_without: f64,
 }
 
@@ -50,8 +50,8 @@ impl Verdict {
         }
     }
 
-    pub(crate) fn is_kept(&self) -> bool {
-        self.lines().iter().all(|(is_kept, _)| *is_kept)
+    pub(crate) fn is_met(&self) -> bool {
+        self.lines().iter().all(|(is_met, _)| *is_met)
     }
 
     fn lines(&self) -> [(bool, String); 4] {
@@ -91,8 +91,8 @@ impl fmt::Display for Report {
         let best = self.best.goodput_per_s;
         writeln!(f, "    without  {}", sparkline(&self.direct.good_by_second, best))?;
         writeln!(f, "    through  {}\n", sparkline(&self.behind.good_by_second, best))?;
-        for (is_kept, line) in self.verdict.lines() {
-            writeln!(f, "{} {line}", if is_kept { "✓" } else { "✗" })?;
+        for (is_met, line) in self.verdict.lines() {
+            writeln!(f, "{} {line}", if is_met { "✓" } else { "✗" })?;
         }
         Ok(())
     }
@@ -111,8 +111,8 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Figures)]) -> fmt::Result {
             it.people_per_s,
             it.requests_per_s,
             it.goodput_per_s,
-            waited(it.p50_ms),
-            waited(it.p99_ms),
+            latency(it.p50_ms),
+            latency(it.p99_ms),
             it.errors_of_app,
             it.timed_out + it.lost,
             it.refused,
@@ -121,13 +121,13 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Figures)]) -> fmt::Result {
     Ok(())
 }
 
-/// Who gave up would have waited longer.
-fn waited(ms: f64) -> String {
-    let patience_ms = PATIENCE.as_secs_f64() * 1e3;
-    if ms >= patience_ms { format!(">{patience_ms:.0}") } else { format!("{ms:.0}") }
+/// A latency in milliseconds; a timeout is shown as `>1000`.
+fn latency(ms: f64) -> String {
+    let timeout_ms = CLIENT_TIMEOUT.as_secs_f64() * 1e3;
+    if ms >= timeout_ms { format!(">{timeout_ms:.0}") } else { format!("{ms:.0}") }
 }
 
-/// A full bar is the best, and so is whatever is above.
+/// A full bar is the best goodput or more.
 fn sparkline(values: &[u64], best: f64) -> String {
     const BARS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let bar = |value: &u64| BARS[((*value as f64 / best * 8.0).round() as usize).min(8)];
@@ -148,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn each_promise_alone_can_be_broken() {
-        assert!(verdict(0, 0.9, 5.0, 0.5).is_kept());
+    fn each_requirement_alone_can_fail() {
+        assert!(verdict(0, 0.9, 5.0, 0.5).is_met());
         for broken in [
             verdict(1, 0.9, 5.0, 0.5),
             verdict(0, 0.89, 5.0, 0.5),
@@ -157,17 +157,17 @@ mod tests {
             verdict(0, 0.9, 5.0, 0.6),
             verdict(0, f64::NAN, 5.0, 0.5),
         ] {
-            assert!(!broken.is_kept());
+            assert!(!broken.is_met());
         }
     }
 
     #[test]
-    fn a_full_bar_is_the_best() {
+    fn a_full_bar_is_the_best_goodput() {
         assert_eq!(sparkline(&[0, 200, 400, 500], 400.0), "·▄██");
     }
 
     #[test]
-    fn who_gave_up_would_have_waited_longer() {
-        assert_eq!((waited(999.4), waited(1000.2)), ("999".to_owned(), ">1000".to_owned()));
+    fn timeouts_are_shown_as_more_than_the_timeout() {
+        assert_eq!((latency(999.4), latency(1000.2)), ("999".to_owned(), ">1000".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! A program that answers on a port of its own, which it tells in its first lines.
+//! A child process that serves on a free port and prints its URL.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,40 +9,40 @@ use tokio::time::timeout;
 
 use crate::Fallible;
 
-/// How long it may take to say so.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to print the URL.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Killed when dropped.
+/// The process, killed when this is dropped.
 pub(crate) struct Service {
     /// `http://127.0.0.1:PORT`
     pub(crate) url: String,
     _child: Child,
-    /// Kept, so that it can go on writing.
+    /// Kept open, so that the process can continue to write.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Service {
-    /// Starts it; the address stands behind `sign`.
-    pub(crate) async fn start(command: &mut Command, sign: &str) -> Fallible<Self> {
+    /// Starts the process; it prints its URL after `marker`.
+    pub(crate) async fn start(command: &mut Command, marker: &str) -> Fallible<Self> {
         let program = command.as_std().get_program().display().to_string();
-        // In a group of its own: Ctrl-C is for the demo alone, which then ends this.
+        // In its own process group: Ctrl-C only interrupts the demo, which then kills this.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
         let Some(stdout) = child.stdout.take() else { return Err("no output".into()) };
         let mut stdout = BufReader::new(stdout);
-        match timeout(PATIENCE, told(&mut stdout, sign)).await {
+        match timeout(START_TIMEOUT, url_after(&mut stdout, marker)).await {
             Ok(Some(url)) => Ok(Self { url, _child: child, _stdout: stdout }),
-            Ok(None) => Err(format!("{program} ended before it said `{sign}`").into()),
-            Err(_) => Err(format!("{program} did not say `{sign}` in {PATIENCE:?}").into()),
+            Ok(None) => Err(format!("{program} ended before it said `{marker}`").into()),
+            Err(_) => Err(format!("{program} did not say `{marker}` in {START_TIMEOUT:?}").into()),
         }
     }
 }
 
-/// The word behind the sign.
-async fn told(stdout: &mut BufReader<ChildStdout>, sign: &str) -> Option<String> {
+/// The first word after the marker.
+async fn url_after(stdout: &mut BufReader<ChildStdout>, marker: &str) -> Option<String> {
     let mut line = String::new();
     while stdout.read_line(&mut line).await.ok()? > 0 {
-        if let Some((_, rest)) = line.split_once(sign) {
+        if let Some((_, rest)) = line.split_once(marker) {
             return rest.split_whitespace().next().map(str::to_owned);
         }
         line.clear();

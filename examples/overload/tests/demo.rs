@@ -1,4 +1,4 @@
-//! The demo as people run it, in little: that it works, not how fast it is.
+//! Runs the demo at a small scale: tests that it works, not how fast it is.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// In `TIDEGATE`, or where a build of the workspace puts it.
+/// The binary in `TIDEGATE`, or the debug build of the workspace.
 fn tidegate() -> PathBuf {
     let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debug/tidegate");
     std::env::var_os("TIDEGATE").map_or_else(built, PathBuf::from)
@@ -28,7 +28,7 @@ fn folder(demo: &Child) -> PathBuf {
 }
 
 #[test]
-fn an_app_and_its_database_are_loaded_with_and_without_tidegate() {
+fn the_demo_measures_an_app_with_and_without_tidegate() {
     let demo = demo().stdout(Stdio::piped()).spawn().unwrap();
     let folder = folder(&demo);
     let output = demo.wait_with_output().unwrap();
@@ -38,18 +38,18 @@ fn an_app_and_its_database_are_loaded_with_and_without_tidegate() {
     for run in ["best", "unloaded", "unloaded_behind", "behind", "cap_alone"] {
         assert!(figure(run, "goodput_per_s") > 0.0, "{run}: {report:#}");
     }
-    // How many of these are answered in time is a matter of speed.
+    // How many of these are answered in time depends on the speed of the machine.
     assert!(figure("direct", "requests_per_s") > 0.0, "{report:#}");
     assert_eq!(report["direct"]["refused"], 0, "{report:#}");
     assert!(!folder.exists(), "{} is left behind", folder.display());
 }
 
 #[test]
-fn nothing_is_left_when_it_is_broken_off() {
+fn an_interrupted_demo_leaves_nothing_behind() {
     let mut demo = demo().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let folder = folder(&demo);
-    let told = BufReader::new(demo.stderr.take().unwrap());
-    let is_loading = told.lines().map_while(Result::ok).any(|line| line.contains("can carry"));
+    let stderr = BufReader::new(demo.stderr.take().unwrap());
+    let is_loading = stderr.lines().map_while(Result::ok).any(|line| line.contains("can carry"));
     assert!(is_loading, "{:?}", demo.wait());
     let lock = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap();
     let server = Path::new("/proc").join(lock.lines().next().unwrap());
@@ -61,7 +61,7 @@ fn nothing_is_left_when_it_is_broken_off() {
         match demo.try_wait().unwrap() {
             Some(status) => break status,
             None if start.elapsed() < DEADLINE => sleep(Duration::from_millis(10)),
-            None => panic!("it does not stop"),
+            None => panic!("the demo does not stop"),
         }
     };
     assert_eq!(status.code(), Some(130));

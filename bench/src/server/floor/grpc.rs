@@ -1,5 +1,5 @@
-//! The rate limit service on tonic alone, as its generated code would be: messages of the real shape, decoded and
-//! encoded.
+//! The rate limit service on tonic alone, as generated code would be: it decodes and encodes messages of the real
+//! shape.
 
 use std::convert::Infallible;
 use std::future::Ready;

@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// As long as an answer of tidegate.
+/// Has the length of an answer of tidegate.
 const ANSWER: &[u8] = br#"{"allowed":true,"limit":1000000,"remaining":999999,"retry_after_ms":0,"reset_after_ms":1,"policy":"api","binding":"api","source":"store"}"#;
 
 pub(super) async fn serve(listener: TcpListener) {

@@ -1,6 +1,5 @@
-//! RESP on tokio alone: large reads, one write for all that was read, and the plainest limiter between them: arrival
-//! times in one map, behind one lock, which is taken once for all that was read. Commands are parsed in place, or by
-//! the redis-protocol crate.
+//! RESP on tokio alone: large reads, one write per read, and the simplest limiter: arrival times in one map behind one
+//! lock, which is taken once per read. Commands are parsed in place, or by the redis-protocol crate.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -12,10 +11,10 @@ use redis_protocol::resp2::types::RangeFrame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// When each key is idle again, in nanoseconds since the start.
+/// The theoretical arrival time of each key, in nanoseconds since the start.
 type Arrivals = HashMap<Box<[u8]>, u64>;
 
-/// The parts of the command at the beginning, once it is all there, and how long it is.
+/// Parses the first command: its arguments and its length, or `None` if it is incomplete.
 pub(super) type Parse = fn(&[u8]) -> Option<([&[u8]; 5], usize)>;
 
 struct Floor {
@@ -46,7 +45,7 @@ async fn connection(mut stream: TcpStream, floor: Arc<Floor>) -> Option<()> {
 }
 
 impl Floor {
-    /// Answers the commands that are whole, and says how long they were.
+    /// Answers the complete commands, and returns their length.
     fn answer(&self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let now = u64::try_from(self.start.elapsed().as_nanos()).expect("a short run");
         let mut arrivals = self.arrivals.lock().expect("no panics");
@@ -59,7 +58,7 @@ impl Floor {
     }
 }
 
-/// Decides on one command, as GCRA does.
+/// Decides one command with GCRA.
 fn throttle(arrivals: &mut Arrivals, now: u64, parts: [&[u8]; 5], out: &mut Vec<u8>) {
     let [_, key, burst, units, seconds] = parts;
     let (burst, interval) = (decimal(burst) + 1, decimal(seconds) * 1_000_000_000 / decimal(units));
@@ -78,13 +77,15 @@ fn throttle(arrivals: &mut Arrivals, now: u64, parts: [&[u8]; 5], out: &mut Vec<
     let _ = write!(out, "*5\r\n:{limited}\r\n:{burst}\r\n:{left}\r\n:{retry}\r\n:{reset}\r\n");
 }
 
-/// By redis-protocol, in the way that copies no argument.
+/// Parses with redis-protocol, without copying arguments.
 pub(super) fn by_library(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
-    let (frame, length) = decode_range(bytes).expect("a client of our own")?;
-    let RangeFrame::Array(frames) = frame else { panic!("a client of our own") };
+    let (frame, length) = decode_range(bytes).expect("a command of the benchmark")?;
+    let RangeFrame::Array(frames) = frame else { panic!("a command of the benchmark") };
     let mut parts = [&[][..]; 5];
     for (part, frame) in parts.iter_mut().zip(&frames) {
-        let RangeFrame::BulkString((start, end)) = frame else { panic!("a client of our own") };
+        let RangeFrame::BulkString((start, end)) = frame else {
+            panic!("a command of the benchmark")
+        };
         *part = &bytes[*start..*end];
     }
     Some((parts, length))
@@ -92,7 +93,7 @@ pub(super) fn by_library(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
 
 pub(super) fn in_place(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
     let (count, mut at) = number(bytes, b'*', 0)?;
-    assert_eq!(count, 5, "a client of our own");
+    assert_eq!(count, 5, "a command of the benchmark");
     let mut parts = [&[][..]; 5];
     for part in &mut parts {
         let (length, start) = number(bytes, b'$', at)?;
@@ -102,9 +103,9 @@ pub(super) fn in_place(bytes: &[u8]) -> Option<([&[u8]; 5], usize)> {
     (at <= bytes.len()).then_some((parts, at))
 }
 
-/// A number behind its mark, and where the next line begins.
+/// The number after its type byte, and where the next line begins.
 fn number(bytes: &[u8], mark: u8, at: usize) -> Option<(usize, usize)> {
-    assert_eq!(*bytes.get(at)?, mark, "a client of our own");
+    assert_eq!(*bytes.get(at)?, mark, "a command of the benchmark");
     let end = at + bytes[at..].iter().position(|byte| *byte == b'\r')?;
     Some((usize::try_from(decimal(&bytes[at + 1..end])).expect("a short text"), end + 2))
 }

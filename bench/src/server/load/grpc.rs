@@ -1,23 +1,23 @@
-//! gRPC over HTTP/2, by hand: to encode is done before, and nothing is decoded but how it ended.
+//! gRPC over HTTP/2, by hand: requests are encoded in advance, and of an answer only the status is decoded.
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use http::Request;
 use tokio::net::TcpStream;
 
-use super::{AT_HAND, PLENTY, Wire, keys_of};
+use super::{PLENTY, PREPARED, Wire, keys_of};
 use crate::contender::Contender;
 
 const CONNECTIONS: usize = 4;
 const IN_FLIGHT: usize = 64;
 
-pub(crate) struct Line {
+pub(crate) struct Client {
     sender: SendRequest<Bytes>,
     path: &'static str,
     messages: Vec<Bytes>,
 }
 
-impl Line {
+impl Client {
     pub(super) async fn open_all(contender: &Contender) -> Vec<Self> {
         let port = contender.port(Wire::Grpc).expect("a port");
         let path = if contender.is_throttlecrab() {
@@ -25,7 +25,7 @@ impl Line {
         } else {
             "http://bench/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
         };
-        let mut lines = Vec::new();
+        let mut clients = Vec::new();
         for connection in 0..CONNECTIONS {
             let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
             stream.set_nodelay(true).expect("a socket");
@@ -34,12 +34,12 @@ impl Line {
             let (sender, driver) = builder.handshake(stream).await.expect("HTTP/2");
             tokio::spawn(driver);
             for number in 0..IN_FLIGHT {
-                let keys = keys_of(connection * IN_FLIGHT + number).take(AT_HAND);
+                let keys = keys_of(connection * IN_FLIGHT + number).take(PREPARED);
                 let messages = keys.map(|key| message(contender, &key)).collect();
-                lines.push(Self { sender: sender.clone(), path, messages });
+                clients.push(Self { sender: sender.clone(), path, messages });
             }
         }
-        lines
+        clients
     }
 
     pub(super) async fn exchange(&mut self, number: usize) -> usize {
@@ -49,8 +49,9 @@ impl Line {
             .body(())
             .expect("a request");
         let mut sender = self.sender.clone().ready().await.expect("a connection");
-        let (answer, mut body) = sender.send_request(request, false).expect("to be heard");
-        body.send_data(self.messages[number % AT_HAND].clone(), true).expect("to be heard");
+        let (answer, mut body) = sender.send_request(request, false).expect("a server that reads");
+        body.send_data(self.messages[number % PREPARED].clone(), true)
+            .expect("a server that reads");
         let mut answer = answer.await.expect("an answer").into_body();
         let mut length = 0;
         while let Some(data) = answer.data().await {
@@ -65,7 +66,7 @@ impl Line {
     }
 }
 
-/// A message with gRPC's five bytes before it.
+/// A message after gRPC's prefix of five bytes.
 fn message(contender: &Contender, key: &str) -> Bytes {
     let message = if contender.is_throttlecrab() {
         let mut message = text(1, key.as_bytes());

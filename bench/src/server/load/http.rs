@@ -1,20 +1,20 @@
-//! HTTP/1.1, one request at a time on a connection that is kept.
+//! HTTP/1.1, one request at a time on a keep-alive connection.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{AT_HAND, PLENTY, Wire, keys_of};
+use super::{PLENTY, PREPARED, Wire, keys_of};
 use crate::contender::Contender;
 
-pub(crate) struct Line {
+pub(crate) struct Client {
     stream: TcpStream,
     requests: Vec<String>,
     bytes: Vec<u8>,
 }
 
-impl Line {
+impl Client {
     pub(super) async fn open(contender: &Contender, number: usize) -> Self {
-        let requests = keys_of(number).take(AT_HAND).map(|key| request(contender, &key)).collect();
+        let requests = keys_of(number).take(PREPARED).map(|key| request(contender, &key)).collect();
         let port = contender.port(Wire::Http).expect("a port");
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
         stream.set_nodelay(true).expect("a socket");
@@ -22,20 +22,20 @@ impl Line {
     }
 
     pub(super) async fn exchange(&mut self, number: usize) -> usize {
-        let request = &self.requests[number % AT_HAND];
-        self.stream.write_all(request.as_bytes()).await.expect("to be heard");
+        let request = &self.requests[number % PREPARED];
+        self.stream.write_all(request.as_bytes()).await.expect("a server that reads");
         let mut filled = 0;
-        while whole(&self.bytes[..filled]).is_none_or(|length| filled < length) {
+        while answer_length(&self.bytes[..filled]).is_none_or(|length| filled < length) {
             let count = self.stream.read(&mut self.bytes[filled..]).await.expect("an answer");
-            assert!(count > 0, "the server has hung up");
+            assert!(count > 0, "the server closed the connection");
             filled += count;
         }
         1
     }
 }
 
-/// How long an answer is, once its head is there.
-fn whole(bytes: &[u8]) -> Option<usize> {
+/// The length of the answer, once its head has arrived.
+fn answer_length(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&bytes[..end]).expect("text");
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");

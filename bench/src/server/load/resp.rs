@@ -6,20 +6,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::{AT_HAND, PLENTY, Wire, key, keys_of};
+use super::{PLENTY, PREPARED, Wire, key, keys_of};
 use crate::contender::Contender;
 
-/// What an answer of five integers has.
+/// The number of newlines in an answer of five integers.
 const NEWLINES: usize = 6;
 
-pub(crate) struct Line {
+pub(crate) struct Client {
     stream: TcpStream,
     pipeline: usize,
     batches: Vec<String>,
     bytes: Vec<u8>,
 }
 
-impl Line {
+impl Client {
     pub(super) async fn open(contender: &Contender, number: usize, pipeline: usize) -> Self {
         let mut keys = keys_of(number);
         let mut batch = |_| {
@@ -27,7 +27,7 @@ impl Line {
             keys.by_ref().take(pipeline).for_each(|key| throttle(&mut text, contender, &key));
             text
         };
-        let batches = (0..AT_HAND).map(&mut batch).collect();
+        let batches = (0..PREPARED).map(&mut batch).collect();
         let port = contender.port(Wire::Resp(pipeline)).expect("a port");
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
         stream.set_nodelay(true).expect("a socket");
@@ -35,19 +35,19 @@ impl Line {
     }
 
     pub(super) async fn exchange(&mut self, number: usize) -> usize {
-        let batch = &self.batches[number % AT_HAND];
+        let batch = &self.batches[number % PREPARED];
         send(&mut self.stream, batch, self.pipeline, &mut self.bytes).await;
         self.pipeline
     }
 }
 
-/// Sends commands, and waits for as many answers.
+/// Sends commands, and waits for their answers.
 async fn send(stream: &mut TcpStream, text: &str, commands: usize, bytes: &mut [u8]) {
-    stream.write_all(text.as_bytes()).await.expect("to be heard");
+    stream.write_all(text.as_bytes()).await.expect("a server that reads");
     let mut lines = 0;
     while lines < commands * NEWLINES {
         let count = stream.read(bytes).await.expect("an answer");
-        assert!(count > 0, "the server has hung up");
+        assert!(count > 0, "the server closed the connection");
         let answer = &bytes[..count];
         assert!(lines > 0 || answer[0] == b'*', "{}", String::from_utf8_lossy(answer));
         lines += answer.iter().filter(|byte| **byte == b'\n').count();
@@ -64,7 +64,7 @@ fn throttle(text: &mut String, contender: &Contender, key: &str) {
     }
 }
 
-/// Over many connections: a server that delays small answers would take minutes over one.
+/// Uses many connections: over one, a server that delays small answers would take minutes.
 pub(super) async fn fill(contender: &Contender, keys: usize) {
     const AT_ONCE: usize = 64;
     const CONNECTIONS: usize = 50;

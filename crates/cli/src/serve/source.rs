@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_typed_is_treated_as_the_file_says() {
+    fn a_store_argument_keeps_the_store_options_of_the_file() {
         let written = |url| {
             let store = format!("{{ url: '{url}', deadline: 70ms, breaker: false, nodes: 7 }}");
             Config::parse(

@@ -1,4 +1,4 @@
-"""Reads a Compose file as strictly as the specification has it. usage: compose_check.py FILE"""
+"""Validates a Compose file by the specification. usage: compose_check.py FILE"""
 import sys
 
 from compose_spec import PyCompose

@@ -8,8 +8,8 @@ class Echo(BaseHTTPRequestHandler):
 
     def answer(self):
         body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode("latin1")
-        told = {"method": self.command, "uri": self.path, "body": body}
-        text = (json.dumps(told) + "\n").encode()
+        received = {"method": self.command, "uri": self.path, "body": body}
+        text = (json.dumps(received) + "\n").encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry that keeps nothing: prints its port, and then a line of JSON for all that it is sent."""
+"""An OpenTelemetry collector that prints its port, and then a line of JSON for each message."""
 
 import json
 import sys
@@ -31,5 +31,5 @@ server.add_generic_rpc_handlers(
 port = server.add_insecure_port("127.0.0.1:0")
 server.start()
 print(port, flush=True)
-# Until whoever has started it is gone.
+# Runs until the parent process closes the pipe.
 sys.stdin.read()

@@ -1,4 +1,4 @@
-"""Speaks to the rate limit service as others do: rls.py ADDRESS. Exits with 0 if all is as it should be.
+"""Calls the rate limit service with a stock client: rls.py ADDRESS. Exits with 0 if everything works.
 
 The server has the rules of it/rls/rules.yaml.
 """
@@ -26,7 +26,7 @@ def request(*descriptors, domain="edge", hits=0):
 
 
 def raw(channel, path=METHOD):
-    """A method that sends bytes as they are."""
+    """A method that sends raw bytes."""
     return channel.unary_unary(path, request_serializer=lambda it: it, response_deserializer=lambda it: it)
 
 
@@ -60,7 +60,7 @@ def answers(stub):
 
 
 def bad_input(channel, stub):
-    """Each has a clear error, and the connection lives on."""
+    """Each has a clear error, and the connection stays open."""
     invalid = grpc.StatusCode.INVALID_ARGUMENT
     call = raw(channel)
     refused(call, b"", code=invalid, says="domain must not be empty")
@@ -103,7 +103,7 @@ def reflection(channel):
 
 
 def compare(ours, theirs, depth=0):
-    """What we say of a message is what Envoy says of it, as far as we say something."""
+    """Our descriptor of a message matches Envoy's, except for the fields that we leave out."""
     for field in ours.fields:
         other = theirs.fields_by_number.get(field.number)
         if other is None:
@@ -120,8 +120,8 @@ def compare(ours, theirs, depth=0):
                 assert known.get(value.number, value.name) == value.name, field.full_name
 
 
-def watch_the_end(channel):
-    """Tells that it serves, and then waits for the test to stop the server."""
+def watch_shutdown(channel):
+    """Prints a line while the server serves, and waits until the test stops the server."""
     watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=30)
     assert next(watching).status == 1
     print("watching", flush=True)
@@ -129,8 +129,8 @@ def watch_the_end(channel):
     assert list(watching) == []
 
 
-def tell_large(channel):
-    """Tells how a message is refused that is as large as may be, and makes no sense."""
+def print_error_of_large(channel):
+    """Prints the error for an invalid message of the maximum size."""
     try:
         raw(channel)(bytes((1 << 20) - 6), timeout=10)
     except grpc.RpcError as error:
@@ -138,19 +138,19 @@ def tell_large(channel):
 
 
 address, *more = sys.argv[1:]
-# Over a Unix socket this client would name the socket's path as the host, which is no host to HTTP.
+# Over a Unix socket this client would send the socket's path as the host, which is not a valid HTTP host.
 options = [("grpc.default_authority", "localhost")] if address.startswith("unix:") else []
 with grpc.insecure_channel(address, options) as connection:
     if more == ["watch"]:
-        watch_the_end(connection)
+        watch_shutdown(connection)
     elif more == ["large"]:
-        tell_large(connection)
+        print_error_of_large(connection)
     else:
         service = rls_pb2_grpc.RateLimitServiceStub(connection)
         answers(service)
         bad_input(connection, service)
         answer = service.ShouldRateLimit(request([("bare", "after")]), timeout=10)
-        assert answer.overall_code == Response.OK, "the connection has survived"
+        assert answer.overall_code == Response.OK, "the connection is broken"
         health(connection)
         reflection(connection)
 print("ok")

@@ -1,6 +1,6 @@
-"""Asks the rate limit service without a pause: rls_load.py ADDRESS ADDRESS, spread over both.
+"""Calls the rate limit service continuously: rls_load.py ADDRESS ADDRESS, balanced over both.
 
-Says `loaded` once there is load, goes on until its input ends, and then says what became of it. Exits with 0 if every
+Prints `loaded` once there is load, continues until its input ends, and then prints the outcome. Exits with 0 if every
 call was answered.
 """
 
@@ -13,7 +13,7 @@ from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
 
 CLIENTS = 8
 CALLS_LOADED = 2000
-# After the end of a server was seen, for the calls that were on their way to it.
+# Calls after the end of a server was noticed, so that those in flight to it are included.
 CALLS_AFTER = 500
 
 request = rls_pb2.RateLimitRequest(domain="tidegate")
@@ -23,9 +23,9 @@ entries.add(key="user", value="user-42")
 
 options = [
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
-    # Connections of its own for each client.
+    # Each client has its own connections.
     ("grpc.use_local_subchannel_pool", 1),
-    # Several addresses are no host to HTTP.
+    # A list of addresses is not a valid HTTP host.
     ("grpc.default_authority", "localhost"),
 ]
 is_over = threading.Event()
@@ -34,7 +34,7 @@ answered = 0
 failures = []
 
 
-def ask_on():
+def send_calls():
     global answered
     with grpc.insecure_channel("ipv4:" + ",".join(sys.argv[1:]), options) as channel:
         stub = rls_pb2_grpc.RateLimitServiceStub(channel)
@@ -54,7 +54,7 @@ def wait_for(calls):
         is_over.wait(0.005)
 
 
-clients = [threading.Thread(target=ask_on) for _ in range(CLIENTS)]
+clients = [threading.Thread(target=send_calls) for _ in range(CLIENTS)]
 for client in clients:
     client.start()
 wait_for(CALLS_LOADED)

@@ -1,4 +1,4 @@
-"""A WebSocket server that repeats what it hears. Prints its port once it listens."""
+"""A WebSocket echo server. Prints its port once it listens."""
 import base64
 import hashlib
 import socketserver

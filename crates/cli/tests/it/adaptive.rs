@@ -12,7 +12,7 @@ use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::proxy_support::{Origin, Proxy};
 use crate::support::{Folder, Server};
 
-/// Follows a probe, fast enough for a test: what it says counts from the next second on.
+/// A policy that follows a probe, fast enough for a test: a reading takes effect in the next second.
 fn search(more: &str) -> String {
     format!(
         "{{ algorithm: fixed-window, limit: 1000/day, adaptive: {{ source: {{ probe: PROBE }}, ramp: pressure, \
@@ -31,7 +31,7 @@ fn config(policies: &str, probe: &Probe) -> String {
     format!("policies: {{ {} }}\n", policies.replace("PROBE", &url))
 }
 
-/// The limit that a check of a key is told.
+/// The limit in the answer to a check of a key.
 fn limit_for(server: &Server, policy: &str, key: &str) -> u64 {
     let body = format!(r#"{{"policy":"{policy}","key":"{key}","cost":0}}"#);
     server.post("/v1/peek", &body).json()["limit"].as_u64().unwrap()
@@ -41,33 +41,33 @@ fn limit_of(server: &Server, policy: &str) -> u64 {
     limit_for(server, policy, "user-42")
 }
 
-/// The same, as the Redis protocol tells it.
+/// The limit in the answer of the Redis protocol.
 fn resp_limit(server: &Server) -> u64 {
-    u64::try_from(server.five("TG.PEEK search user-42")[1]).unwrap()
+    u64::try_from(server.cell_reply("TG.PEEK search user-42")[1]).unwrap()
 }
 
-fn becomes(server: &Server, policy: &str, limit: u64) {
+fn wait_for_limit(server: &Server, policy: &str, limit: u64) {
     let what = format!("the limit of {policy} becomes {limit}");
     wait_until(&what, DEADLINE, || limit_of(server, policy) == limit);
 }
 
-/// What `/v1/status` says of the first limit that follows.
+/// The first adaptive limit of `/v1/status`.
 fn status(server: &Server) -> Value {
     server.get("/v1/status").json()["adaptive"][0].clone()
 }
 
 #[test]
-fn pressure_closes_a_limit_at_every_door_and_it_opens_slowly() {
-    let (folder, probe) = (Folder::new(), Probe::saying(0.0));
+fn pressure_reduces_a_limit_at_every_door_and_it_rises_slowly() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.0));
     let server = start(&folder, &format!("search: {}", search("")), &probe);
     assert_eq!(limit_of(&server, "search"), 1000);
-    probe.says(0.5);
-    becomes(&server, "search", 500);
+    probe.set_pressure(0.5);
+    wait_for_limit(&server, "search", 500);
     let reply = server.post("/v1/check", r#"{"policy":"search","key":"user-42"}"#);
     assert_eq!(reply.header("x-ratelimit-limit"), Some("500"));
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""search";q=500;w=86400"#));
     assert_eq!(reply.json()["remaining"], 499);
-    assert_eq!(server.five("TG.CHECK search user-42")[1..3], [500, 498]);
+    assert_eq!(server.cell_reply("TG.CHECK search user-42")[1..3], [500, 498]);
     let entries =
         json!([{"key": "policy", "value": "search"}, {"key": "user", "value": "user-42"}]);
     let question = json!({"domain": "tidegate", "descriptors": [{"entries": entries}]});
@@ -79,33 +79,33 @@ fn pressure_closes_a_limit_at_every_door_and_it_opens_slowly() {
     let shown = server.get("/v1/policies").json()["search"].clone();
     assert_eq!((&shown["limit"], &shown["effective"]), (&json!(1000), &json!(500)));
     assert_eq!(status(&server)["binding"], "probe");
-    probe.says(0.0);
+    probe.set_pressure(0.0);
     wait_until("it opens", DEADLINE, || limit_of(&server, "search") > 500);
     assert!(limit_of(&server, "search") < 1000, "not at once");
 }
 
 #[test]
-fn a_probe_that_says_nothing_opens_nothing_and_one_that_fails_is_taken_for_sick() {
-    let (folder, probe) = (Folder::new(), Probe::saying(0.5));
+fn a_missing_probe_raises_no_limit_and_a_failing_one_reduces_it() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.5));
     let server = start(&folder, &format!("search: {}", search("")), &probe);
-    becomes(&server, "search", 500);
-    probe.answers(404, "who?");
-    wait_until("the signal is missed", DEADLINE, || status(&server)["stale"] == true);
+    wait_for_limit(&server, "search", 500);
+    probe.set_answer(404, "who?");
+    wait_until("the signal is stale", DEADLINE, || status(&server)["stale"] == true);
     assert_eq!(limit_of(&server, "search"), 500);
-    probe.answers(503, "");
-    becomes(&server, "search", 200); // as if it said 0.8
-    probe.says(0.9);
-    becomes(&server, "search", 100);
+    probe.set_answer(503, "");
+    wait_for_limit(&server, "search", 200); // a failed probe counts as 0.8
+    probe.set_pressure(0.9);
+    wait_for_limit(&server, "search", 100);
     drop(probe);
-    wait_until("the signal is missed again", DEADLINE, || status(&server)["stale"] == true);
-    assert_eq!(limit_of(&server, "search"), 100, "nothing opens by failing");
+    wait_until("the signal is stale again", DEADLINE, || status(&server)["stale"] == true);
+    assert_eq!(limit_of(&server, "search"), 100, "a failing probe raised the limit");
 }
 
 #[test]
-fn in_shadow_mode_it_is_only_told() {
-    let (folder, probe) = (Folder::new(), Probe::saying(0.5));
+fn in_shadow_mode_the_limit_is_only_reported() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.5));
     let server = start(&folder, &format!("search: {}", search(", mode: shadow")), &probe);
-    wait_until("it is computed", DEADLINE, || status(&server)["effective"] == 500);
+    wait_until("the limit is computed", DEADLINE, || status(&server)["effective"] == 500);
     assert_eq!((limit_of(&server, "search"), &status(&server)["mode"]), (1000, &json!("shadow")));
     assert_eq!(server.metric(r#"rate_limit_effective_limit{policy="search"}"#), Some(1000.0));
     let shown = server.get("/v1/policies").json()["search"].clone();
@@ -113,8 +113,8 @@ fn in_shadow_mode_it_is_only_told() {
 }
 
 #[test]
-fn an_operator_knows_better_until_that_is_taken_back() {
-    let (folder, probe) = (Folder::new(), Probe::saying(0.0));
+fn a_pressure_set_by_an_operator_wins_until_it_is_removed() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.0));
     let server = start(&folder, &format!("search: {}", search(", floor: 150")), &probe);
     let put = |pressure: &str| {
         let body = format!(r#"{{"pressure":{pressure}}}"#);
@@ -128,7 +128,9 @@ fn an_operator_knows_better_until_that_is_taken_back() {
     put("1");
     assert_eq!(limit_of(&server, "search"), 150, "the floor stays");
     assert_eq!(server.send("DELETE", "/v1/pressure/search", &[], b"").status, 204);
-    wait_until("it follows the probe", DEADLINE, || status(&server)["binding"] != "operator");
+    wait_until("the limit follows the probe", DEADLINE, || {
+        status(&server)["binding"] != "operator"
+    });
     assert_eq!(server.get("/v1/pressure").json()["targets"]["search"]["fixed"], Value::Null);
 }
 
@@ -161,24 +163,24 @@ fn a_url_is_limited_by_its_own_response_time() {
     let half = br#"{"pressure":0.5}"#;
     assert_eq!(server.send("PUT", "/v1/pressure/all", &[], half).status, 204);
     let limits = || ["/report", "/slow", "/never"].map(|url| limit_for(&server, "pages", url));
-    assert_eq!(limits(), [122; 3], "an operator speaks for all URLs, at once");
+    assert_eq!(limits(), [122; 3], "an operator's pressure applies to all URLs at once");
     assert_eq!(
         (status(&server)["binding"].as_str(), &status(&server)["effective"]),
         (Some("operator"), &json!(122))
     );
     assert_eq!(server.send("DELETE", "/v1/pressure/all", &[], b"").status, 204);
-    assert_eq!(limits(), [122, 4, 240], "each its own again");
+    assert_eq!(limits(), [122, 4, 240], "each URL has its own limit again");
 }
 
 #[test]
-fn a_queue_behind_a_target_closes_its_limit() {
+fn a_queue_in_front_of_a_target_reduces_its_limit() {
     let folder = Folder::new();
     let file = folder.write(
         "t.yaml",
         "policies:\n  db: { algorithm: fixed-window, limit: 1000/day, adaptive: { source: { latency: db } } }\n",
     );
     let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
-    wait_until("its queue is seen", DEADLINE, || {
+    wait_until("the queue reduces the limit", DEADLINE, || {
         for _ in 0..10 {
             let body = r#"{"target":"db","queue_ms":600}"#;
             assert_eq!(server.post("/v1/observe", body).status, 204);
@@ -189,9 +191,9 @@ fn a_queue_behind_a_target_closes_its_limit() {
 }
 
 #[test]
-fn other_sources_are_read_as_well() {
-    let (folder, probe) = (Folder::new(), Probe::saying(0.0));
-    probe.answers(
+fn all_other_sources_are_read() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.0));
+    probe.set_answer(
         200,
         r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"75"]}]}}"#,
     );
@@ -213,9 +215,9 @@ fn other_sources_are_read_as_well() {
     ];
     let policies: Vec<_> = policies.iter().map(|(name, it)| format!("{name}: {it}")).collect();
     let server = start(&folder, &policies.join(", "), &probe);
-    becomes(&server, "fixed", 700);
-    becomes(&server, "queue", 600); // half the way from all to a fifth
-    wait_until("a full pool is heard of", DEADLINE, || {
+    wait_for_limit(&server, "fixed", 700);
+    wait_for_limit(&server, "queue", 600); // half the way from all to a fifth
+    wait_until("the pool's saturation is applied", DEADLINE, || {
         let body = r#"{"target":"db","saturation":0.75}"#;
         assert_eq!(server.post("/v1/observe", body).status, 204);
         limit_of(&server, "pool") == 250
@@ -223,7 +225,7 @@ fn other_sources_are_read_as_well() {
 }
 
 #[test]
-fn a_refusal_under_pressure_can_be_told_apart() {
+fn a_refusal_under_pressure_can_have_its_own_status() {
     let folder = Folder::new();
     let file = folder.write(
         "t.yaml",
@@ -231,7 +233,7 @@ fn a_refusal_under_pressure_can_be_told_apart() {
          plain: { algorithm: fixed-window, limit: 1/day, adaptive: { source: { fixed: 0 }, shed_status: 503 } }\n",
     );
     let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
-    becomes(&server, "tight", 1);
+    wait_for_limit(&server, "tight", 1);
     for (policy, path, statuses) in [
         ("tight", "/v1/auth/tight", [200, 503]),
         ("tight", "/v1/auth/tight?deny_status=403", [403, 403]),
@@ -245,25 +247,25 @@ fn a_refusal_under_pressure_can_be_told_apart() {
 }
 
 #[test]
-fn a_reload_goes_on_from_where_it_was() {
-    let (folder, probe) = (Folder::new(), Probe::saying(0.5));
+fn a_reload_keeps_the_state_of_adaptive_limits() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.5));
     let server = start(&folder, &format!("search: {}", search("")), &probe);
-    becomes(&server, "search", 500);
+    wait_for_limit(&server, "search", 500);
     let next = format!("other: 1/s, search: {}", search("").replace("1000/day", "2000/day"));
     folder.write("t.yaml", config(&next, &probe));
     let has_next = || server.get("/v1/policies").json().get("other").is_some();
     wait_until("the new file is in force", DEADLINE, has_next);
     assert!([500, 1000].contains(&limit_of(&server, "search")), "never whole");
-    becomes(&server, "search", 1000);
+    wait_for_limit(&server, "search", 1000);
     folder.write("t.yaml", "policies: { search: { algorithm: fixed-window, limit: 2000/day } }\n");
-    becomes(&server, "search", 2000);
+    wait_for_limit(&server, "search", 2000);
     assert_eq!(server.get("/v1/status").json()["adaptive"], json!([]));
 }
 
 #[test]
-fn servers_on_one_redis_agree() {
+fn servers_on_one_redis_agree_on_adaptive_limits() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
-    let probes = [Probe::saying(0.2), Probe::saying(0.6), Probe::saying(0.7)];
+    let probes = [Probe::with_pressure(0.2), Probe::with_pressure(0.6), Probe::with_pressure(0.7)];
     let serve = |(index, probe): (usize, &Probe)| {
         let text = config(&format!("search: {}", search("")), probe);
         let store =
@@ -275,34 +277,34 @@ fn servers_on_one_redis_agree() {
     let servers: Vec<_> = probes.iter().enumerate().map(serve).collect();
     let mut agreed = BTreeMap::<u64, (usize, u64)>::new();
     let mut compared = 0;
-    wait_until("all have what most of them see", DEADLINE, || {
+    wait_until("all have the limit of the majority", DEADLINE, || {
         let mut limits = Vec::new();
         for (index, server) in servers.iter().enumerate() {
             let status = status(server);
             let Some(tick) = status["agreed"].as_u64() else { return false };
             let limit = status["effective"].as_u64().unwrap();
-            let (first, told) = *agreed.entry(tick).or_insert((index, limit));
-            assert_eq!(told, limit, "in one tick there is one limit");
+            let (first, agreed_limit) = *agreed.entry(tick).or_insert((index, limit));
+            assert_eq!(agreed_limit, limit, "two limits in one tick");
             compared += usize::from(first != index);
             limits.push(limit);
         }
-        // By itself the first would have 800.
+        // The first server alone would have 800.
         compared > 0 && limits.iter().all(|limit| (300..=401).contains(limit))
     });
-    // What they agreed on is what every door of each of them says.
+    // Every door of every server reports the agreed limit.
     for server in &servers {
-        wait_until("the doors say the same", DEADLINE, || {
+        wait_until("the doors report the agreed limit", DEADLINE, || {
             let before = status(server)["agreed"].clone();
             let effective = status(server)["effective"].as_u64().unwrap();
             let [http, resp] = [limit_of(server, "search"), resp_limit(server)];
-            // Only within one tick there is one limit.
+            // The limit may change between two ticks.
             before == status(server)["agreed"] && [http, resp] == [effective; 2]
         });
     }
 }
 
 #[test]
-fn the_proxy_measures_what_it_passes_on() {
+fn the_proxy_measures_forwarded_requests() {
     let folder = Folder::new();
     let origin = Origin::start(|request| async move {
         if request.uri().path() == "/slow" {
@@ -322,7 +324,7 @@ fn the_proxy_measures_what_it_passes_on() {
     assert_eq!(limit("/slow?page=1"), 240);
     let effective = || proxy.metric(r#"rate_limit_effective_limit{policy="pages"}"#);
     wait_until("it follows", DEADLINE, || effective() == Some(4.0));
-    // It may be on its way back already, where the machine is slow.
+    // On a slow machine the limit may be rising again already.
     assert!(limit("/slow?page=2") < 240);
     assert_eq!(limit("/"), 240);
     assert_eq!(proxy.metric(r#"request_count_by_url{url="/slow"}"#), Some(2.0));

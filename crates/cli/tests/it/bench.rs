@@ -1,4 +1,4 @@
-//! `tidegate bench`: its counts are those of the server, a server that stalls shows, and nothing is aimed at by accident.
+//! `tidegate bench`: it counts what the server counts, shows stalls, and loads no remote server by accident.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,15 +10,15 @@ use serde_json::Value;
 
 use crate::processes::{RedisServer, wait_until};
 use crate::resp_support;
-use crate::support::{DEADLINE, Folder, Said, Server, kill, run, tidegate};
+use crate::support::{CommandOutput, DEADLINE, Folder, Server, kill, run, tidegate};
 
-/// One limit that is not renewed while a test runs, and one that nobody uses up.
+/// One limit that does not reset during a test, and one that no test exhausts.
 const CONFIG: &str =
     "policies:\n  few: { algorithm: sliding-log, limit: 40/day }\n  many: { limit: 1000000/s }\n";
-/// What three keys are allowed by it.
+/// The requests that it allows for three keys.
 const ALLOWED: u64 = 3 * 40;
 const REQUESTS: u64 = 500;
-/// So many, of three keys, by few at once.
+/// Arguments of a short run with three keys.
 const FEW: [&str; 10] = [
     "--policy",
     "few",
@@ -38,22 +38,22 @@ fn serve(folder: &Folder) -> Server {
     Server::start_with(&["serve", "-c", &config, "--listen", any, "--resp", any, "--grpc", any])
 }
 
-/// The address of each door that a server has.
+/// The address of each door of a server.
 fn doors(server: &Server) -> [(&'static str, String); 3] {
     let grpc = server.grpc.clone().unwrap();
     [("http", server.url()), ("resp", format!("redis://{}", server.resp_addr())), ("grpc", grpc)]
 }
 
-fn bench(args: &[&str]) -> Said {
-    // Longer than any test takes: what ends a run is its number of requests, or the test.
+fn bench(args: &[&str]) -> CommandOutput {
+    // Longer than any test: a run ends by its number of requests, or by the test.
     run(&[&["bench", "--duration", "1h"], args].concat())
 }
 
-/// What a run that goes well reports.
+/// The report of a successful run.
 fn report(args: &[&str]) -> Value {
-    let said = bench(&[&["--json"], args].concat());
-    assert_eq!(said.code, Some(0), "{args:?}: {} {}", said.stdout, said.stderr);
-    serde_json::from_str(&said.stdout).unwrap()
+    let printed = bench(&[&["--json"], args].concat());
+    assert_eq!(printed.code, Some(0), "{args:?}: {} {}", printed.stdout, printed.stderr);
+    serde_json::from_str(&printed.stdout).unwrap()
 }
 
 fn counts(row: &Value) -> [u64; 4] {
@@ -65,7 +65,7 @@ fn counted(args: &[&str]) -> [u64; 4] {
     counts(&report(args)["servers"][0])
 }
 
-/// What the server has counted itself.
+/// Allowed and denied checks, as the server counts them.
 fn seen(server: &Server, policy: &str) -> [u64; 2] {
     ["allowed", "denied"].map(|status| {
         let series =
@@ -78,7 +78,7 @@ fn seen(server: &Server, policy: &str) -> [u64; 2] {
 const EXACT: [u64; 4] = [REQUESTS, ALLOWED, REQUESTS - ALLOWED, 0];
 
 #[test]
-fn what_is_counted_is_what_the_server_has_counted() {
+fn bench_and_server_count_the_same() {
     let folder = Folder::new();
     let server = serve(&folder);
     for (turn, (door, url)) in doors(&server).iter().enumerate() {
@@ -92,19 +92,19 @@ fn what_is_counted_is_what_the_server_has_counted() {
 }
 
 #[test]
-fn several_at_once_are_counted_one_by_one() {
+fn each_request_of_a_pipeline_is_counted() {
     let folder = Folder::new();
     let server = serve(&folder);
     for (door, url) in &doors(&server)[1..] {
         let key = format!("{door}-{{}}");
-        // The last burst is a shorter one.
+        // The last pipeline is shorter.
         let args = ["--door", door, "--server", url, "--key", &key, "--pipeline", "7"];
         assert_eq!(counted(&[&args[..], &FEW].concat()), EXACT, "{door}");
     }
 }
 
 #[test]
-fn a_server_of_its_own_is_gone_in_the_end() {
+fn the_started_server_is_stopped_at_the_end() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
     let temporary = folder.path("tmp");
@@ -118,13 +118,13 @@ fn a_server_of_its_own_is_gone_in_the_end() {
         let row = &report["servers"][0];
         assert_eq!(counts(row), EXACT, "{door}");
         assert!(row["server_cpu_us_per_request"].is_number(), "{row}");
-        // With the server its socket, and the folder that it was in.
+        // The socket and its folder are removed as well.
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{door}");
     }
 }
 
 #[test]
-fn processor_time_is_told_of_a_single_request() {
+fn cpu_time_is_measured_even_for_a_single_request() {
     let report = report(&[
         "--requests",
         "1",
@@ -142,39 +142,39 @@ fn processor_time_is_told_of_a_single_request() {
 }
 
 #[test]
-fn the_library_itself_decides_the_same() {
+fn the_embedded_library_decides_the_same() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
     assert_eq!(counted(&[&["--door", "embedded", "-c", &config], &FEW[..]].concat()), EXACT);
 }
 
 #[test]
-fn a_limit_goes_along_or_is_given_to_the_server() {
+fn a_limit_is_sent_with_requests_or_configured_at_the_server() {
     for door in ["resp", "http", "embedded"] {
         let args = ["--door", door, "--limit", "40/day"];
         assert_eq!(counted(&[&args[..], &FEW[2..]].concat()), EXACT, "{door}");
     }
 }
 
-/// A run without an end, once the server has answered so many.
+/// Starts an endless run. Returns when the server has answered this many requests.
 fn under_load(server: &Server, more: &[&str], answered: u64) -> Child {
     let url = server.url();
     let args =
         ["bench", "--json", "--server", &url, "--duration", "1h", "--warm-up", "0s", "--policy"];
     let args = [&args[..], &["many", "--connections", "1"], more].concat();
     let child = tidegate(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    wait_until("the server is asked", DEADLINE, || seen(server, "many")[0] >= answered);
+    wait_until("the server is under load", DEADLINE, || seen(server, "many")[0] >= answered);
     child
 }
 
-/// Ctrl-C, and what is reported then.
+/// Sends SIGINT, and returns the exit code and the report.
 fn stopped(child: Child) -> (Option<i32>, Value) {
     kill(&child, "INT");
     let output = child.wait_with_output().unwrap();
     (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// The 99th percentile of a run in which the server stands still for some time.
+/// The 99th percentile of a run in which the server is paused for some time.
 fn p99_around_a_stall(stall: Duration, pace: &[&str], answered_before: u64) -> Duration {
     let folder = Folder::new();
     let server = serve(&folder);
@@ -183,8 +183,8 @@ fn p99_around_a_stall(stall: Duration, pace: &[&str], answered_before: u64) -> D
     server.signal("STOP");
     std::thread::sleep(stall);
     server.signal("CONT");
-    // All that was due meanwhile has to be sent before it ends: at a hundred a second, no more than these.
-    wait_until("what had to wait is answered", DEADLINE, || {
+    // All requests that were due during the stall have to be sent before the end: 60 at a hundred a second.
+    wait_until("the delayed requests are answered", DEADLINE, || {
         seen(&server, "many")[0] >= before + 60
     });
     let (code, report) = stopped(child);
@@ -192,25 +192,25 @@ fn p99_around_a_stall(stall: Duration, pace: &[&str], answered_before: u64) -> D
     Duration::from_secs_f64(report["servers"][0]["latency_us"]["p99"].as_f64().unwrap() / 1e6)
 }
 
-/// Of the sixty requests that were due during the stall, half had to wait for half of it or longer. Those are more than one
-/// in a hundred, unless the rest of the run takes half a minute.
+/// Of the sixty requests that were due during the stall, half waited for at least half of it. These are more than one in
+/// a hundred, unless the rest of the run takes half a minute.
 #[test]
-fn a_stall_shows_where_requests_are_due_by_the_clock() {
+fn an_open_loop_shows_a_stall() {
     let stall = Duration::from_millis(600);
     let p99 = p99_around_a_stall(stall, &["--rate", "100/s"], 1);
     assert!(p99 >= stall / 2, "{p99:?}");
 }
 
-/// The control: who waits for an answer before asking again feels a stall once, however long it takes.
+/// The control: in a closed loop a stall of any length delays only one request.
 #[test]
-fn a_stall_hides_where_requests_wait_for_answers() {
+fn a_closed_loop_hides_a_stall() {
     let stall = Duration::from_millis(600);
     let p99 = p99_around_a_stall(stall, &[], 1000);
     assert!(p99 < stall / 2, "{p99:?}");
 }
 
 #[test]
-fn a_rate_ends_after_as_many_requests_as_were_asked_for() {
+fn a_run_at_a_rate_ends_after_the_given_number_of_requests() {
     let folder = Folder::new();
     let server = serve(&folder);
     for (door, url) in doors(&server) {
@@ -220,14 +220,14 @@ fn a_rate_ends_after_as_many_requests_as_were_asked_for() {
     }
 }
 
-/// Allows so many requests on one connection.
+/// Answers this many requests on one connection.
 fn answers(stream: &mut TcpStream, requests: usize) {
     for _ in 0..requests {
         let mut request = Vec::new();
         while !request.ends_with(b"}") {
             let mut bytes = [0; 1024];
             let count = stream.read(&mut bytes).unwrap();
-            assert!(count > 0, "hung up");
+            assert!(count > 0, "closed");
             request.extend_from_slice(&bytes[..count]);
         }
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"allowed\":true}";
@@ -236,21 +236,21 @@ fn answers(stream: &mut TcpStream, requests: usize) {
 }
 
 #[test]
-fn a_server_that_goes_away_is_reported_by_kind() {
+fn errors_of_a_lost_server_are_reported_by_kind() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let serving = std::thread::spawn(move || {
-        // The first connection is there to find out what is spoken.
+        // The first connection only detects the protocol.
         answers(&mut listener.accept().unwrap().0, 1);
         let (mut stream, _) = listener.accept().unwrap();
         drop(listener);
         answers(&mut stream, 2);
     });
     let args = ["--json", "--server", &url, "--requests", "5", "--connections", "1"];
-    let said = bench(&[&args[..], &["--warm-up", "0s"]].concat());
+    let printed = bench(&[&args[..], &["--warm-up", "0s"]].concat());
     serving.join().unwrap();
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(printed.code, Some(1), "{}", printed.stderr);
+    let report: Value = serde_json::from_str(&printed.stdout).unwrap();
     let row = &report["servers"][0];
     assert_eq!(counts(row), [5, 2, 0, 3]);
     let kinds = row["errors_by_kind"].as_array().unwrap().iter();
@@ -261,7 +261,7 @@ fn a_server_that_goes_away_is_reported_by_kind() {
 }
 
 #[test]
-fn another_tidegate_is_measured_in_turns() {
+fn two_servers_are_measured_in_alternating_rounds() {
     let (folder, other_folder) = (Folder::new(), Folder::new());
     let (server, other) = (serve(&folder), serve(&other_folder));
     for ((door, url), (_, against)) in doors(&server).iter().zip(doors(&other)) {
@@ -281,9 +281,9 @@ fn another_tidegate_is_measured_in_turns() {
     }
     assert_eq!(seen(&server, "few"), seen(&other, "few"));
     let args = ["--server", &server.url(), "--against", &other.url(), "--policy", "many"];
-    let said = bench(&[&args[..], &["--requests", "100", "--warm-up", "0s"]].concat());
+    let printed = bench(&[&args[..], &["--requests", "100", "--warm-up", "0s"]].concat());
     for part in ["median", "per second", "p99.9", "over 5 rounds that took turns"] {
-        assert!(said.stdout.contains(part), "{part}: {}", said.stdout);
+        assert!(printed.stdout.contains(part), "{part}: {}", printed.stdout);
     }
 }
 
@@ -313,15 +313,15 @@ fn a_report_has_everything() {
 }
 
 #[test]
-fn what_others_can_be_reached_at_needs_a_word_of_its_own() {
+fn a_remote_address_needs_yes_remote() {
     let folder = Folder::new();
     let server = serve(&folder);
-    // Reaches this machine, and is none of its own addresses.
+    // Reaches this machine, but is not a loopback address.
     let url = format!("http://0.0.0.0:{}", server.addr.port());
     let args = [&["--server", &url, "--key", "remote-{}"], &FEW[..]].concat();
-    let said = bench(&args);
-    assert_eq!(said.code, Some(64), "{}", said.stderr);
-    assert!(said.stderr.contains("--yes-remote"), "{}", said.stderr);
+    let printed = bench(&args);
+    assert_eq!(printed.code, Some(64), "{}", printed.stderr);
+    assert!(printed.stderr.contains("--yes-remote"), "{}", printed.stderr);
     assert_eq!(seen(&server, "few"), [0, 0]);
     assert_eq!(counted(&[&args[..], &["--yes-remote"]].concat()), EXACT);
     let against = ["--server", &server.url(), "--against", "http://192.0.2.1:80"];
@@ -329,30 +329,34 @@ fn what_others_can_be_reached_at_needs_a_word_of_its_own() {
 }
 
 #[test]
-fn a_redis_without_the_module_is_no_peer() {
+fn a_redis_without_redis_cell_cannot_be_compared() {
     let redis = RedisServer::start();
-    for (more, told) in [
+    for (more, expected) in [
         (&["--limit", "100/s"][..], "redis-server --loadmodule libredis_cell.so"),
         (&[], "say with --limit"),
     ] {
         let args = ["--door", "resp", "--against", &redis.url()];
-        let said = bench(&[&args[..], more].concat());
-        assert_eq!(said.code, Some(1), "{}", said.stderr);
-        assert!(said.stderr.contains(told) && said.stdout.is_empty(), "{}", said.stderr);
+        let printed = bench(&[&args[..], more].concat());
+        assert_eq!(printed.code, Some(1), "{}", printed.stderr);
+        assert!(
+            printed.stderr.contains(expected) && printed.stdout.is_empty(),
+            "{}",
+            printed.stderr
+        );
     }
 }
 
 #[test]
-fn who_cannot_be_asked_is_told_with_what_to_do() {
+fn a_server_that_cannot_be_measured_is_reported_with_a_hint() {
     let folder = Folder::new();
     let server = serve(&folder);
-    // Bound and closed again: nobody listens there now.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // Bound and closed again: nothing listens there now.
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let (http, resp) = (server.addr.to_string(), server.resp_addr().to_string());
-    for (door, url, more, told) in [
-        ("http", &nobody, &[][..], "is the server running"),
-        ("grpc", &nobody, &[], "tidegate serve --grpc"),
-        ("resp", &nobody, &[], "tidegate serve --resp"),
+    for (door, url, more, expected) in [
+        ("http", &unused, &[][..], "is the server running"),
+        ("grpc", &unused, &[], "tidegate serve --grpc"),
+        ("resp", &unused, &[], "tidegate serve --resp"),
         ("http", &resp, &[], "does not speak what --door http speaks"),
         ("resp", &http, &[], "does not speak what --door resp speaks"),
         ("grpc", &http, &[], "cannot be asked"),
@@ -360,14 +364,14 @@ fn who_cannot_be_asked_is_told_with_what_to_do() {
         ("resp", &resp, &["--policy", "fex"], "did you mean `few`?"),
         ("grpc", &server.grpc.clone().unwrap(), &["--domain", "other"], "no limit has a say"),
     ] {
-        let said = bench(&[&["--door", door, "--server", url], more].concat());
-        assert_eq!(said.code, Some(1), "{door} {url}: {}", said.stderr);
-        assert!(said.stderr.contains(told), "{door} {url}: {}", said.stderr);
+        let printed = bench(&[&["--door", door, "--server", url], more].concat());
+        assert_eq!(printed.code, Some(1), "{door} {url}: {}", printed.stderr);
+        assert!(printed.stderr.contains(expected), "{door} {url}: {}", printed.stderr);
     }
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_exits_with_64() {
+fn invalid_arguments_exit_with_64() {
     for args in [
         &["--door", "carrier-pigeon"][..],
         &["--connections", "0"],
@@ -395,21 +399,25 @@ fn a_command_line_that_makes_no_sense_exits_with_64() {
         &["--server", "http://127.0.0.1:1", "-c", "tidegate.yaml"],
         &["--door", "grpc", "--descriptor", "nonsense"],
     ] {
-        // As if it were typed: no duration of ours.
-        let said = run(&[&["bench"], args].concat());
-        assert_eq!(said.code, Some(64), "{args:?}: {} {}", said.stdout, said.stderr);
+        // Without the duration that `bench` adds.
+        let printed = run(&[&["bench"], args].concat());
+        assert_eq!(printed.code, Some(64), "{args:?}: {} {}", printed.stdout, printed.stderr);
     }
 }
 
 #[test]
-fn who_has_not_said_which_policy_is_told_how() {
+fn a_missing_policy_is_reported_with_a_hint() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
     for door in ["http", "resp", "embedded"] {
-        let said = bench(&["--door", door, "-c", &config]);
-        assert_eq!(said.code, Some(1), "{door}: {}", said.stderr);
-        let told = ["no policy is called `api`", "say which with --policy"];
-        assert!(told.iter().all(|part| said.stderr.contains(part)), "{door}: {}", said.stderr);
+        let printed = bench(&["--door", door, "-c", &config]);
+        assert_eq!(printed.code, Some(1), "{door}: {}", printed.stderr);
+        let expected = ["no policy is called `api`", "say which with --policy"];
+        assert!(
+            expected.iter().all(|part| printed.stderr.contains(part)),
+            "{door}: {}",
+            printed.stderr
+        );
     }
 }
 
@@ -417,14 +425,16 @@ fn who_has_not_said_which_policy_is_told_how() {
 fn a_server_that_does_not_start_says_why() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", "policies: { few: { limit: nonsense } }\n");
-    let said = bench(&["-c", &config]);
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
-    assert!(said.stderr.contains("nonsense") && said.stderr.contains("cannot start a server"));
+    let printed = bench(&["-c", &config]);
+    assert_eq!(printed.code, Some(1), "{}", printed.stderr);
+    assert!(
+        printed.stderr.contains("nonsense") && printed.stderr.contains("cannot start a server")
+    );
 }
 
-/// A Unix socket of a server that runs already.
+/// The Unix socket of a running server.
 #[test]
-fn a_unix_socket_is_asked_like_an_address() {
+fn a_unix_socket_can_be_measured() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
     let socket = folder.path("http.sock");
@@ -446,7 +456,7 @@ fn a_unix_socket_is_asked_like_an_address() {
 }
 
 #[test]
-fn a_password_opens_the_door_and_is_not_repeated() {
+fn a_password_authenticates_and_is_not_printed() {
     let folder = Folder::new();
     let password = folder.write("password", "open sesame\n");
     let server = resp_support::start(&["--resp-password-file", &password]);
@@ -456,20 +466,24 @@ fn a_password_opens_the_door_and_is_not_repeated() {
         let args = ["--door", "resp", "--limit", "40/day", "--server", &url, "--key", key];
         assert_eq!(counted(&[&args[..], &FEW[2..]].concat()), EXACT, "{user}");
     }
-    for (user, told) in [(":wrong@", "WRONGPASS"), ("", "put the password into the URL")] {
+    for (user, expected) in [(":wrong@", "WRONGPASS"), ("", "put the password into the URL")] {
         let url = format!("redis://{user}{place}");
-        let said = bench(&["--door", "resp", "--limit", "40/day", "--server", &url]);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
-        assert!(said.stderr.contains("cannot be asked"), "{}", said.stderr);
-        assert!(said.stderr.contains(told) && !said.stderr.contains("wrong"), "{}", said.stderr);
+        let printed = bench(&["--door", "resp", "--limit", "40/day", "--server", &url]);
+        assert_eq!((printed.code, printed.stdout.as_str()), (Some(1), ""), "{}", printed.stderr);
+        assert!(printed.stderr.contains("cannot be asked"), "{}", printed.stderr);
+        assert!(
+            printed.stderr.contains(expected) && !printed.stderr.contains("wrong"),
+            "{}",
+            printed.stderr
+        );
     }
 }
 
 #[test]
-fn a_server_of_its_own_opens_no_door_of_the_configuration() {
+fn the_started_server_opens_no_configured_doors() {
     let folder = Folder::new();
     folder.write("password", "open sesame\n");
-    // All taken, so that to open one would fail.
+    // All these addresses are in use, so that opening a door would fail.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     let listen = format!(
@@ -485,27 +499,27 @@ fn a_server_of_its_own_opens_no_door_of_the_configuration() {
     }
 }
 
-/// Who accepts and says nothing would be waited for in vain: Ctrl-C ends that, too.
+/// The server accepts the connection and never answers.
 #[test]
-fn a_server_that_says_nothing_can_be_left() {
+fn ctrl_c_ends_the_wait_for_a_silent_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     for door in ["http", "resp", "grpc"] {
         let mut child = tidegate(&["bench", "--door", door, "--server", &address]);
         let child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut stream, _) = listener.accept().unwrap();
-        // It has asked, and waits.
+        // It has sent its request, and waits.
         assert!(stream.read(&mut [0; 1]).unwrap() > 0, "{door}");
         kill(&child, "INT");
         let ran = child.wait_with_output().unwrap();
-        let said = String::from_utf8(ran.stderr).unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{door}: {said}");
-        assert!(said.contains("stopped before anything was measured"), "{door}: {said}");
+        let printed = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{door}: {printed}");
+        assert!(printed.contains("stopped before anything was measured"), "{door}: {printed}");
     }
 }
 
 #[test]
-fn a_server_that_answers_with_errors_is_not_fast() {
+fn error_answers_are_not_counted_as_throughput() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let serving = std::thread::spawn(move || {
@@ -518,10 +532,10 @@ fn a_server_that_answers_with_errors_is_not_fast() {
         }
     });
     let args = ["--json", "--server", &url, "--requests", "50", "--connections", "1"];
-    let said = bench(&[&args[..], &["--warm-up", "0s"]].concat());
+    let printed = bench(&[&args[..], &["--warm-up", "0s"]].concat());
     serving.join().unwrap();
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(printed.code, Some(1), "{}", printed.stderr);
+    let report: Value = serde_json::from_str(&printed.stdout).unwrap();
     let row = &report["servers"][0];
     assert_eq!(counts(row), [50, 2, 0, 48]);
     let bars = row["histogram"].as_array().unwrap().iter();

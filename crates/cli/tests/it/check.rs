@@ -1,22 +1,22 @@
-//! `tidegate check`: what it prints, and with which code it exits.
+//! `tidegate check`: its output and exit codes.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use crate::support::{Server, run};
 
-/// Runs `tidegate check` and compares the exit code and parts of what it says.
+/// Runs `tidegate check`, and compares the exit code and parts of the output.
 fn check(args: &[&str], code: i32, stdout: &str, stderr: &str) {
-    let said = run(&[&["check"], args].concat());
-    assert_eq!(said.code, Some(code), "{args:?}: {} {}", said.stdout, said.stderr);
-    assert!(said.stdout.contains(stdout), "{args:?}: {}", said.stdout);
-    assert!(said.stderr.contains(stderr), "{args:?}: {}", said.stderr);
-    assert_eq!(said.stdout.is_empty(), stdout.is_empty(), "{args:?}: {}", said.stdout);
-    assert_eq!(said.stderr.is_empty(), stderr.is_empty(), "{args:?}: {}", said.stderr);
+    let output = run(&[&["check"], args].concat());
+    assert_eq!(output.code, Some(code), "{args:?}: {} {}", output.stdout, output.stderr);
+    assert!(output.stdout.contains(stdout), "{args:?}: {}", output.stdout);
+    assert!(output.stderr.contains(stderr), "{args:?}: {}", output.stderr);
+    assert_eq!(output.stdout.is_empty(), stdout.is_empty(), "{args:?}: {}", output.stdout);
+    assert_eq!(output.stderr.is_empty(), stderr.is_empty(), "{args:?}: {}", output.stderr);
 }
 
 #[test]
-fn the_exit_code_tells_the_decision() {
+fn the_exit_code_is_the_decision() {
     let server = Server::start();
     let url = server.url();
     for (args, code, stdout, stderr) in [
@@ -37,19 +37,19 @@ fn the_exit_code_tells_the_decision() {
 }
 
 #[test]
-fn json_is_the_answer_as_it_is() {
+fn json_is_the_answer_of_the_server() {
     let server = Server::start();
-    let said = run(&["check", "api", "ann", "--json", "--server", &server.url()]);
+    let output = run(&["check", "api", "ann", "--json", "--server", &server.url()]);
     let expected = r#"{"allowed":true,"limit":20,"remaining":19,"retry_after_ms":0,"reset_after_ms":600,"policy":"api","binding":"api","source":"store"}"#;
-    assert_eq!(said.stdout, format!("{expected}\n"));
-    assert_eq!(said.code, Some(0));
+    assert_eq!(output.stdout, format!("{expected}\n"));
+    assert_eq!(output.code, Some(0));
     let denied = run(&["check", "api", "ann", "--json", "--cost", "21", "--server", &server.url()]);
     assert!(denied.stdout.contains(r#""retry_after_ms":null"#), "{}", denied.stdout);
     assert_eq!(denied.code, Some(2));
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_exits_with_64() {
+fn invalid_arguments_exit_with_64() {
     for args in [
         &[][..],
         &["api"],
@@ -67,14 +67,14 @@ fn a_command_line_that_makes_no_sense_exits_with_64() {
 }
 
 #[test]
-fn a_server_that_is_not_there_says_how_to_start_one() {
-    // Bound and closed again: nobody listens there now.
+fn a_missing_server_is_reported_with_how_to_start_one() {
+    // Bound and closed again: nothing listens there now.
     let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     check(&["api", "ann", "--server", &format!("http://{addr}")], 1, "", "tidegate serve");
 }
 
 #[test]
-fn a_server_that_is_something_else_is_an_error() {
+fn a_server_that_is_not_tidegate_is_an_error() {
     for (reply, stderr) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "does not answer like tidegate"),
         ("HTTP/1.1 502 Bad\r\nContent-Length: 2\r\n\r\nhi", "status 502"),

@@ -1,4 +1,4 @@
-//! Configuration files, from outside: what is printed, checked and imported.
+//! `tidegate validate` and `tidegate config`: problems, schema, example and imports.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -9,42 +9,42 @@ use crate::programs::root;
 use crate::support::{Folder, run, run_with};
 
 #[test]
-fn a_file_that_is_wrong_is_told_line_by_line() {
+fn problems_are_reported_with_line_and_column() {
     let folder = Folder::new();
     let good = folder.write("good.yaml", "policies: { api: 100/min burst 20 }\n");
     let bad = folder.write("bad.yaml", "polices: {}\nmode: shadwo\n");
-    let said = run(&["validate", &good]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "1 file checked: all right\n"));
-    let said = run(&["validate", &good, &bad]);
+    let output = run(&["validate", &good]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "1 file checked: all right\n"));
+    let output = run(&["validate", &good, &bad]);
     let expected = format!(
         "{bad}:1:1: unknown key `polices`, did you mean `policies`?\n\
          {bad}:2:7: mode: unknown `shadwo`, did you mean `shadow`?\n"
     );
-    assert_eq!((said.code, said.stderr, said.stdout.as_str()), (Some(1), expected, ""));
-    let said = run(&["validate", "--json", &good, &bad]);
-    let told: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
-    assert_eq!(said.code, Some(1));
-    assert_eq!(told[0]["file"], bad);
-    assert_eq!((&told[1]["line"], &told[1]["column"]), (&2.into(), &7.into()));
-    assert_eq!(told[1]["message"], "mode: unknown `shadwo`, did you mean `shadow`?");
-    let said = run(&["validate", "/nowhere.yaml"]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.starts_with("/nowhere.yaml:1:1: cannot be read: "), "{}", said.stderr);
+    assert_eq!((output.code, output.stderr, output.stdout.as_str()), (Some(1), expected, ""));
+    let output = run(&["validate", "--json", &good, &bad]);
+    let problems: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(output.code, Some(1));
+    assert_eq!(problems[0]["file"], bad);
+    assert_eq!((&problems[1]["line"], &problems[1]["column"]), (&2.into(), &7.into()));
+    assert_eq!(problems[1]["message"], "mode: unknown `shadwo`, did you mean `shadow`?");
+    let output = run(&["validate", "/nowhere.yaml"]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.starts_with("/nowhere.yaml:1:1: cannot be read: "), "{}", output.stderr);
     assert_eq!(run(&["validate"]).code, Some(64));
 }
 
 #[test]
-fn the_example_is_right() {
+fn the_example_is_valid() {
     let folder = Folder::new();
     let example = folder.write("example.yaml", &run(&["config", "example"]).stdout);
-    let said = run(&["validate", &example]);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let output = run(&["validate", &example]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     let example = serde_saphyr::from_str(&run(&["config", "example"]).stdout).unwrap();
-    assert_eq!(complaint(&folder, &example), "");
+    assert_eq!(schema_errors(&folder, &example), "");
 }
 
-/// What a validator that is not ours says of a file, by the schema that editors get.
-fn complaint(folder: &Folder, file: &serde_json::Value) -> String {
+/// Validates a file by the schema with Python's jsonschema. Returns the paths of errors, one per line.
+fn schema_errors(folder: &Folder, file: &serde_json::Value) -> String {
     let schema = folder.write("schema.json", run(&["config", "schema"]).stdout);
     let file = folder.write("file.json", file.to_string());
     let python = root().join("target/clients/python/bin/python");
@@ -59,7 +59,7 @@ for error in jsonschema.Draft202012Validator(schema).iter_errors(file): print(er
 }
 
 #[test]
-fn editors_take_variables_wherever_a_value_stands() {
+fn the_schema_accepts_variables_for_any_value() {
     let folder = Folder::new();
     let with = |value: serde_json::Value| {
         json!({
@@ -80,17 +80,17 @@ fn editors_take_variables_wherever_a_value_stands() {
             },
         })
     };
-    assert_eq!(complaint(&folder, &with(json!("${VALUE}"))), "");
-    assert_eq!(complaint(&folder, &with(json!("${VALUE:-7}"))), "");
-    // What is no variable is still told; of a choice it is the choice.
-    let told = complaint(&folder, &with(json!("nonsense")));
-    let told: BTreeSet<_> = told.lines().collect();
+    assert_eq!(schema_errors(&folder, &with(json!("${VALUE}"))), "");
+    assert_eq!(schema_errors(&folder, &with(json!("${VALUE:-7}"))), "");
+    // Other texts are errors. An error in one of several alternatives is reported at their parent.
+    let errors = schema_errors(&folder, &with(json!("nonsense")));
+    let errors: BTreeSet<_> = errors.lines().collect();
     let expected = ["$.client_ip", "$.mode", "$.policies.api", "$.policies.web", "$.store"];
-    assert_eq!(told, expected.into());
+    assert_eq!(errors, expected.into());
 }
 
 #[test]
-fn editors_take_what_is_empty_where_it_is_taken() {
+fn the_schema_accepts_the_same_empty_values_as_validate() {
     let folder = Folder::new();
     for (text, is_right) in [
         ("store:\nlisten:\npolicies:\nroutes:\noverrides:\nmode:\n", true),
@@ -103,26 +103,26 @@ fn editors_take_what_is_empty_where_it_is_taken() {
     ] {
         let file = folder.write("t.yaml", text);
         assert_eq!(run(&["validate", &file]).code == Some(0), is_right, "{text}");
-        let told = complaint(&folder, &serde_saphyr::from_str(text).unwrap());
-        assert_eq!(told.is_empty(), is_right, "{text}: {told}");
+        let errors = schema_errors(&folder, &serde_saphyr::from_str(text).unwrap());
+        assert_eq!(errors.is_empty(), is_right, "{text}: {errors}");
     }
 }
 
 #[test]
-fn a_limit_that_would_swing_is_warned_of_and_right() {
+fn a_limit_that_may_oscillate_is_valid_with_a_warning() {
     let folder = Folder::new();
     let file = folder.write(
         "t.yaml",
         "policies:\n  p: { limit: 9/s, adaptive: { source: { probe: 'http://h/' }, smoothing: none } }\n",
     );
-    let said = run(&["validate", &file]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "1 file checked: all right\n"));
+    let output = run(&["validate", &file]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "1 file checked: all right\n"));
     let begin = format!("warning: {file}:2:30: policies.p.adaptive: will oscillate: ");
-    assert!(said.stderr.starts_with(&begin), "{}", said.stderr);
+    assert!(output.stderr.starts_with(&begin), "{}", output.stderr);
 }
 
 #[test]
-fn what_others_were_configured_with_becomes_ours() {
+fn configurations_of_other_limiters_are_imported() {
     let folder = Folder::new();
     let envoy = "domain: edge\ndescriptors:\n  - key: tier\n    value: gold\n    descriptors:\n      \
                  - key: api_key\n        rate_limit: { unit: MINUTE, requests_per_unit: 500 }\n        \
@@ -170,22 +170,22 @@ fn what_others_were_configured_with_becomes_ours() {
             ],
         ),
     ] {
-        let said = run(&["config", "import", from, &path]);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run(&["config", "import", from, &path]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
         for line in lines {
-            assert!(said.stdout.lines().any(|it| it == *line), "{line} in {}", said.stdout);
+            assert!(output.stdout.lines().any(|it| it == *line), "{line} in {}", output.stdout);
         }
-        let ours = folder.write("ours.yaml", &said.stdout);
-        assert_eq!(run(&["validate", &ours]).code, Some(0), "{}", said.stdout);
+        let ours = folder.write("ours.yaml", &output.stdout);
+        assert_eq!(run(&["validate", &ours]).code, Some(0), "{}", output.stdout);
     }
     let bad = folder.write("bad.yaml", "domain: edge\ndescriptors: [{ kye: x }]\n");
-    let said = run(&["config", "import", "envoy", &bad]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains(":2:17: unknown field `kye`"), "{}", said.stderr);
+    let output = run(&["config", "import", "envoy", &bad]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains(":2:17: unknown field `kye`"), "{}", output.stderr);
 }
 
 #[test]
-fn a_secret_never_appears() {
+fn secrets_are_never_printed() {
     const CANARY: &str = "canary-3f1c9a";
     let folder = Folder::new();
     let url_file = folder.write("url", format!("redis://app:{CANARY}@127.0.0.1:1\n"));
@@ -204,8 +204,8 @@ fn a_secret_never_appears() {
     ] {
         let file = folder.write("config.yaml", &text);
         for args in [&["validate", &file][..], &["serve", "-c", &file], &["doctor", "-c", &file]] {
-            let said = run_with(args, &secrets);
-            let all = said.stdout + &said.stderr;
+            let output = run_with(args, &secrets);
+            let all = output.stdout + &output.stderr;
             assert!(!all.contains(CANARY), "{args:?} {text}: {all}");
         }
     }

@@ -1,4 +1,4 @@
-//! `tidegate cost`: sums that are known, and what has no sum.
+//! `tidegate cost`: known sums, and input without one.
 
 use serde_json::Value;
 
@@ -24,9 +24,9 @@ const GOLDEN: [&str; 16] = [
 ];
 
 fn cost(args: &[&str]) -> Value {
-    let said = run(&[&["cost", "--json"], args].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
-    serde_json::from_str(&said.stdout).expect(&said.stdout)
+    let output = run(&[&["cost", "--json"], args].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{args:?}");
+    serde_json::from_str(&output.stdout).expect(&output.stdout)
 }
 
 #[test]
@@ -50,16 +50,16 @@ fn all_savings_together_are_143760_a_year() {
 }
 
 #[test]
-fn what_fits_nowhere_is_said() {
-    let said = run(&["cost", "--peak-rps", "1000000"]);
-    assert_eq!(said.code, Some(0));
-    assert!(said.stdout.contains("nothing fits"), "{}", said.stdout);
-    assert!(said.stdout.contains("no savings"), "{}", said.stdout);
+fn a_load_that_fits_no_instance_is_reported() {
+    let output = run(&["cost", "--peak-rps", "1000000"]);
+    assert_eq!(output.code, Some(0));
+    assert!(output.stdout.contains("nothing fits"), "{}", output.stdout);
+    assert!(output.stdout.contains("no savings"), "{}", output.stdout);
     assert_eq!(cost(&["--peak-rps", "1000000"])["recommended"], Value::Null);
 }
 
 #[test]
-fn prices_can_be_others() {
+fn prices_can_be_given() {
     let folder = Folder::new();
     let list = folder.write("prices.yaml", "- { name: tiny, monthly: 9.99, rps: 500 }\n");
     let report = cost(&["--peak-rps", "1000", "--pricing", &list]);
@@ -68,7 +68,7 @@ fn prices_can_be_others() {
 }
 
 #[test]
-fn what_makes_no_sense_says_why() {
+fn invalid_arguments_are_explained() {
     let folder = Folder::new();
     let empty = folder.write("empty.yaml", "[]");
     for (args, code, part) in [
@@ -84,8 +84,8 @@ fn what_makes_no_sense_says_why() {
         (&["--pricing", "/nowhere.yaml"], 1, "/nowhere.yaml"),
         (&["--pricing", &empty], 1, "is empty"),
     ] {
-        let said = run(&[&["cost"], args].concat());
-        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        let output = run(&[&["cost"], args].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
 }

@@ -178,7 +178,7 @@ fn files_of_this_build_are_immutable_and_others_are_revalidated() {
 #[test]
 fn the_dashboard_works_in_a_browser() {
     let server = Server::start();
-    let said = node(&["dashboard.mjs", "browser.mjs"], &[&server.url()]);
+    let output = node(&["dashboard.mjs", "browser.mjs"], &[&server.url()]);
     let expected = [
         "an empty page says how to send a check",
         "the page sends sample checks and shows them",
@@ -188,20 +188,20 @@ fn the_dashboard_works_in_a_browser() {
         "the theme follows the system or the choice",
         "every view fits a phone",
     ];
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
 fn the_dashboard_survives_a_server_restart() {
     let binary = env!("CARGO_BIN_EXE_tidegate");
-    let said = node(&["dashboard_gone.mjs", "browser.mjs"], &[binary]);
+    let output = node(&["dashboard_restart.mjs", "browser.mjs"], &[binary]);
     let expected = [
         "a lost connection is shown",
         "the page reconnects and shows a gap",
         "a hidden page closes its feed and misses nothing",
         "a full or silent server is shown",
     ];
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -209,11 +209,11 @@ fn the_dashboard_accepts_any_name_and_reloads() {
     let binary = env!("CARGO_BIN_EXE_tidegate");
     let folder = Folder::new();
     let config = folder.path("tidegate.yaml");
-    let said = node(&["dashboard_odd.mjs", "browser.mjs"], &[binary, &config]);
+    let output = node(&["dashboard_names.mjs", "browser.mjs"], &[binary, &config]);
     let expected = [
         "policies and keys may have any name",
         "an unknown policy name is reported",
         "a reloaded configuration appears at once",
     ];
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
 }

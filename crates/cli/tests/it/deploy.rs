@@ -1,4 +1,4 @@
-//! What the tests of `deploy/` share: its files, other people's programs that read them, and the metrics that there are.
+//! Shared helpers of the tests of `deploy/`: its files, third-party programs that check them, and the list of metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The documents of a YAML stream, without those that hold nothing.
+/// The documents of a YAML stream, without empty ones.
 pub(crate) fn documents(text: &str) -> Vec<Value> {
     let found: Vec<Value> = serde_saphyr::from_multiple(text).expect(text);
     found.into_iter().filter(|document| !document.is_null()).collect()
@@ -26,14 +26,14 @@ pub(crate) fn document(path: &str) -> Value {
     serde_saphyr::from_str(&text(path)).expect(path)
 }
 
-/// A program that `./dev clients` has put into one of its folders.
+/// A program that `./dev clients` has installed.
 pub(crate) fn tool(folder: &str, program: &str) -> Command {
     let path: PathBuf = root().join("target/clients").join(folder).join(program);
     assert!(path.exists(), "{} is missing: `./dev clients` installs it", path.display());
     Command::new(path)
 }
 
-/// What a program prints, or all that it says where it fails.
+/// The stdout of a program, or all its output if it fails.
 pub(crate) fn ran(command: &mut Command) -> Result<String, String> {
     let ran = command.output().unwrap_or_else(|error| {
         panic!("cannot start {command:?}: {error}; `./dev clients` installs what the tests need")
@@ -52,7 +52,7 @@ pub(crate) fn versions() -> (String, String) {
     (of("version"), of("rust-version"))
 }
 
-/// Every name that `/metrics` may have, from the page that is written from the code.
+/// The names of all metrics, from the page that is generated from the code.
 pub(crate) fn known_metrics() -> BTreeSet<String> {
     let page = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
     let mut known = BTreeSet::from(["up".to_owned()]);
@@ -68,7 +68,7 @@ pub(crate) fn known_metrics() -> BTreeSet<String> {
     known
 }
 
-/// The metrics that a query names: words outside of selectors, quotes, ranges and lists of labels that nobody calls.
+/// The metrics in a query: words outside of selectors, quotes, ranges and label lists that are not function calls.
 pub(crate) fn metrics_of(query: &str) -> BTreeSet<String> {
     const WORDS: [&str; 8] = ["and", "or", "unless", "bool", "offset", "by", "without", "on"];
     let mut rest = query;
@@ -106,7 +106,7 @@ fn is_number(word: &str) -> bool {
 }
 
 #[test]
-fn metrics_are_found_in_queries() {
+fn metric_names_are_found_in_queries() {
     for (query, names) in [
         ("up == 0", &["up"][..]),
         (r#"sum by (le, policy) (rate(a_total{b="c_total"}[5m])) / 0.5 > 1e3"#, &["a_total"]),
@@ -118,14 +118,14 @@ fn metrics_are_found_in_queries() {
     }
 }
 
-/// Where a page leads to inside of the repository: `[…](path#section)`.
+/// The links of a page within the repository: `[…](path#section)`.
 fn links(page: &str) -> Vec<String> {
     let links = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
     links.filter(|link| !link.contains("://")).map(str::to_owned).collect()
 }
 
 #[test]
-fn pages_about_deploying_lead_somewhere_and_name_every_folder() {
+fn deployment_pages_have_no_dead_links_and_name_every_folder() {
     for page in ["docs/deploy.md", "deploy/README.md"] {
         let path = root().join(page);
         let links = links(&fs::read_to_string(&path).unwrap());
@@ -141,9 +141,9 @@ fn pages_about_deploying_lead_somewhere_and_name_every_folder() {
             }
         }
     }
-    let told = text("README.md");
+    let page = text("README.md");
     for entry in fs::read_dir(root().join("deploy")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(name == "README.md" || told.contains(&name), "{name}");
+        assert!(name == "README.md" || page.contains(&name), "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! `deploy/docker`: there is no Docker where tests run, so that the image is not built here. What it would copy, run and
-//! be asked is.
+//! `deploy/docker`. The tests run without Docker, so the image is not built here. They check the files that it copies,
+//! and run its command and health check.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use crate::deploy::{document, ran, text, tool, versions};
 use crate::programs::root;
 use crate::support::{Folder, Server, run_with, tidegate};
 
-/// The last instruction of this name, with lines that are continued made one.
+/// The last instruction of this name, with continued lines joined.
 fn instruction(name: &str) -> String {
     let file = text("docker/Dockerfile").replace("\\\n", " ");
     let found = file.lines().rev().find_map(|line| line.trim().strip_prefix(name)).expect(name);
     found.trim().to_owned()
 }
 
-/// The words of an instruction that is written as JSON.
+/// The words of an instruction in JSON form.
 fn words(name: &str) -> Vec<String> {
     let text = instruction(name);
     serde_json::from_str(&text[text.find('[').unwrap()..]).unwrap()
@@ -28,7 +28,7 @@ fn ports_of(config: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_linter_of_dockerfiles_finds_nothing() {
+fn hadolint_finds_no_problem() {
     let path = root().join("deploy/docker/Dockerfile");
     ran(tool("deploy", "bin/hadolint").arg(path)).unwrap();
     let folder = Folder::new();
@@ -38,7 +38,7 @@ fn the_linter_of_dockerfiles_finds_nothing() {
 }
 
 #[test]
-fn the_image_is_built_from_what_is_there() {
+fn the_image_copies_existing_files() {
     let (version, rust) = versions();
     let file = text("docker/Dockerfile");
     assert!(file.contains(&format!("ARG RUST_VERSION={rust}\n")), "{rust}");
@@ -53,21 +53,21 @@ fn the_image_is_built_from_what_is_there() {
             assert!(ignored.lines().any(|line| line == format!("!{path}")), "{path} is not sent");
         }
     }
-    // Nobody by name: a scratch image has no list of users, and Kubernetes wants to see that it is not root.
+    // A numeric user: a scratch image has no list of users, and Kubernetes has to see that it is not root.
     assert_eq!(instruction("USER"), "65532:65532");
 }
 
-/// What the image holds under `/etc/tidegate`.
+/// The configuration file of the image.
 const CONFIG: &str = "/etc/tidegate/tidegate.yaml";
 
 #[test]
-fn the_image_runs_what_it_says_and_knows_when_it_is_well() {
+fn the_images_command_and_health_check_work() {
     let config = root().join("deploy/docker/config/tidegate.yaml");
     let config = config.to_str().unwrap();
     assert_eq!(instruction("COPY deploy"), "/docker/config /etc/tidegate");
     assert_eq!(words("ENTRYPOINT"), ["/usr/local/bin/tidegate"]);
-    let said = words("CMD ");
-    let args: Vec<_> = said.iter().map(|arg| if arg == CONFIG { config } else { arg }).collect();
+    let output = words("CMD ");
+    let args: Vec<_> = output.iter().map(|arg| if arg == CONFIG { config } else { arg }).collect();
     let free = ["--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
     let server = Server::launched(&mut tidegate(&[&args[..], &free].concat()));
     assert_eq!(server.post("/v1/check", r#"{"policy":"api","key":"ann"}"#).json()["allowed"], true);
@@ -76,10 +76,10 @@ fn the_image_runs_what_it_says_and_knows_when_it_is_well() {
     let asked: Vec<_> = health[1..].iter().map(String::as_str).collect();
     let url = server.url();
     assert_eq!(run_with(&[&asked[..], &["--server", &url]].concat(), &[]).code, Some(0));
-    // It asks where the image listens.
-    let said = run_with(&["ready", "--help"], &[]).stdout;
-    let said: Vec<_> = said.split_whitespace().collect();
-    assert!(said.join(" ").contains("[default: http://127.0.0.1:8080]"), "{said:?}");
+    // The health check uses the address that the image listens on.
+    let output = run_with(&["ready", "--help"], &[]).stdout;
+    let output: Vec<_> = output.split_whitespace().collect();
+    assert!(output.join(" ").contains("[default: http://127.0.0.1:8080]"), "{output:?}");
     let exposed = instruction("EXPOSE").split(' ').map(str::to_owned).collect();
     assert_eq!(ports_of(&document("docker/config/tidegate.yaml")), exposed);
 }
@@ -90,7 +90,7 @@ fn composed(file: &str) -> Result<String, String> {
 }
 
 #[test]
-fn compose_understands_every_word() {
+fn the_compose_schema_accepts_the_files() {
     let (folder, compose) = (Folder::new(), text("docker/compose.yaml"));
     composed(&folder.write("compose.yaml", &compose)).unwrap();
     for (from, to) in [
@@ -105,7 +105,7 @@ fn compose_understands_every_word() {
 }
 
 #[test]
-fn compose_mounts_what_is_there_and_asks_for_every_password() {
+fn compose_mounts_existing_files_and_requires_every_password() {
     let compose = document("docker/compose.yaml");
     let services = compose["services"].as_object().unwrap();
     let here = root().join("deploy/docker");
@@ -128,14 +128,14 @@ fn compose_mounts_what_is_there_and_asks_for_every_password() {
     for variable in asked.split("${").skip(1).map(|it| it.split(":?").next().unwrap()) {
         assert!(example.contains(&format!("\n{variable}=\n")), "{variable}");
     }
-    // What starts Redis is run by itself in `deploy_redis.rs`; here is where it is mounted.
+    // `deploy_redis.rs` runs the start script of Redis; this checks where it is mounted.
     assert_eq!(services["redis"]["entrypoint"][0], "/etc/redis/start.sh");
     let store = services["tidegate"]["environment"]["TIDEGATE_STORE"].as_str().unwrap();
     let (before, after) = store.split_once("${").unwrap();
     let store = format!("{before}hunter2{}", after.split_once('}').unwrap().1);
     let config = root().join("deploy/docker/config/tidegate.yaml");
-    let said = run_with(&["validate", config.to_str().unwrap()], &[("TIDEGATE_STORE", &store)]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let output = run_with(&["validate", config.to_str().unwrap()], &[("TIDEGATE_STORE", &store)]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
     let stop = services["tidegate"]["stop_grace_period"].as_str().unwrap();
     // `drain`, idle connections, requests in flight, leases.
     assert!(stop.trim_end_matches('s').parse::<u64>().unwrap() > 1 + 1 + 10);

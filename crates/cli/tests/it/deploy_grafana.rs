@@ -1,5 +1,4 @@
-//! `deploy/grafana`: a dashboard that Grafana's own types accept, and whose every query a real Prometheus answers about
-//! real servers.
+//! `deploy/grafana`: the dashboard matches Grafana's types, and a real Prometheus answers every query about real servers.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -31,7 +30,7 @@ fn queries() -> Vec<(String, String)> {
     panels().into_iter().flat_map(of_panel).collect()
 }
 
-/// What TypeScript thinks of it as a `Dashboard`.
+/// Type-checks the dashboard as a `Dashboard` with TypeScript.
 fn typed(dashboard: &str) -> Result<String, String> {
     const TYPES: &str = "import type { Dashboard, Panel, RowPanel } from '@grafana/schema';
 type Written<T> = T extends string ? `${T}` : T extends object ? { [K in keyof T]: Written<T[K]> } : T;
@@ -49,7 +48,7 @@ type Whole = Partial<Omit<Dashboard, 'panels'>> & { panels: (Partial<Panel> & Ne
 }
 
 #[test]
-fn grafana_knows_every_word_of_the_dashboard() {
+fn the_dashboard_matches_the_types_of_grafana() {
     let dashboard = text("grafana/tidegate.json");
     typed(&dashboard).unwrap();
     for (from, to) in [
@@ -63,7 +62,7 @@ fn grafana_knows_every_word_of_the_dashboard() {
 }
 
 #[test]
-fn panels_have_places_and_numbers_of_their_own() {
+fn panels_have_unique_ids_and_do_not_overlap() {
     let mut numbers = BTreeSet::new();
     let mut taken = BTreeSet::new();
     for panel in panels() {
@@ -72,7 +71,7 @@ fn panels_have_places_and_numbers_of_their_own() {
         let [x, y, w, h] = ["x", "y", "w", "h"].map(|it| panel["gridPos"][it].as_u64().unwrap());
         assert!(x + w <= 24, "{title}");
         for place in (x..x + w).flat_map(|column| (y..y + h).map(move |line| (column, line))) {
-            assert!(taken.insert(place), "{title} lies over another at {place:?}");
+            assert!(taken.insert(place), "{title} overlaps another panel at {place:?}");
         }
         if panel["type"] != "row" {
             assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
@@ -81,8 +80,8 @@ fn panels_have_places_and_numbers_of_their_own() {
 }
 
 #[test]
-fn queries_name_metrics_that_there_are_and_leave_out_none_that_matters() {
-    // Counted beside what is shown, or of interest to nobody who looks at graphs.
+fn queries_use_existing_metrics_and_cover_all_important_ones() {
+    // Covered by other metrics, or not useful in a graph.
     const UNSEEN: [&str; 4] = [
         "process_threads",
         "tidegate_breaker_opened_total",
@@ -101,20 +100,20 @@ fn queries_name_metrics_that_there_are_and_leave_out_none_that_matters() {
 }
 
 #[test]
-fn variables_are_those_that_queries_use() {
+fn every_query_filters_by_job() {
     let list = dashboard()["templating"]["list"].as_array().unwrap().clone();
     let names: Vec<_> = list.iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["datasource", "job", "policy"]);
     for (title, query) in queries() {
         assert!(query.contains(r#"job=~"$job""#), "{title}: {query}");
     }
-    // All of them are all that are tidegate's: others have an `up` and a process too.
+    // "All" means all jobs of tidegate: other jobs have `up` and process metrics, too.
     assert!(list[1]["allValue"].is_null());
     assert_eq!(list[1]["query"]["query"], "label_values(tidegate_build_info, job)");
 }
 
 #[test]
-fn what_is_provisioned_is_there() {
+fn provisioned_files_exist() {
     let source = &document("grafana/provisioning/datasources/prometheus.yaml")["datasources"][0];
     assert_eq!(source["url"], "http://prometheus:9090");
     let compose = document("docker/compose.yaml");
@@ -125,7 +124,7 @@ fn what_is_provisioned_is_there() {
     assert!(mounts.contains(&format!("../grafana/tidegate.json:{folder}/tidegate.json:ro").into()));
 }
 
-/// A query as Grafana would send it, for everybody.
+/// A query as Grafana sends it, with the variables set to all.
 fn filled_in(query: &str) -> String {
     let query = query.replace("$__rate_interval", "1m");
     let query = query.replace("$job", "tidegate").replace("$policy", ".*");
@@ -162,13 +161,13 @@ proxy: {{ upstream: {} }}
         memory.post("/v1/check", r#"{"policy":"login","key":"ann"}"#);
     };
     for (title, query) in queries() {
-        // Where nothing is shown unless there is something, what is shown counts.
+        // A query with ` > 0` is empty without events: the value is compared without it.
         let query = filled_in(query.trim_end_matches(" > 0"));
         wait_for(&format!("{title}: {query}"), AGREEMENT_DEADLINE, || {
             busy();
             prometheus.value(&query)
         });
     }
-    // A query that makes no sense is never answered.
+    // An invalid query is never answered.
     assert_eq!(prometheus.value("sum(rate(up[1m])"), None);
 }

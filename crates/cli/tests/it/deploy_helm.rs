@@ -1,4 +1,4 @@
-//! `deploy/helm`: linted and rendered by the real Helm, and then looked at as `deploy/kubernetes` is.
+//! `deploy/helm`: linted and rendered by the real Helm, then checked like `deploy/kubernetes`.
 
 use crate::deploy::{document, ran, tool, versions};
 use crate::manifests::{Manifests, against_schemas};
@@ -8,7 +8,7 @@ use crate::support::Folder;
 fn helm(args: &[&str]) -> Result<String, String> {
     let folder = Folder::new();
     let mut helm = tool("helm", "bin/helm");
-    // What it keeps for its user is kept here.
+    // Helm keeps its files of the user here.
     helm.env("HOME", folder.path("")).current_dir(root().join("deploy/helm"));
     ran(helm.args(args))
 }
@@ -17,7 +17,7 @@ fn rendered(more: &[&str]) -> String {
     helm(&[&["template", "edge", "tidegate"], more].concat()).unwrap()
 }
 
-/// A fleet with everything that the chart can do.
+/// All features of the chart.
 const EVERYTHING: [&str; 18] = [
     "--set",
     "store.existingSecret=tidegate-store,serviceMonitor.enabled=true,serviceMonitor.labels.team=edge",
@@ -39,17 +39,17 @@ const EVERYTHING: [&str; 18] = [
     r#"extraVolumeMounts=[{"name":"admin","mountPath":"/run/secrets/admin","readOnly":true}]"#,
 ];
 
-/// The least: no Redis, no operator, a fixed number of pods, and every namespace may ask.
+/// The minimum: no Redis, no operator, a fixed number of pods, and access from every namespace.
 const LEAST: [&str; 2] = ["--set", "autoscaling.enabled=false,networkPolicy.enabled=false"];
 
 #[test]
 fn helm_lints_the_chart() {
-    let said = helm(&["lint", "--strict", "tidegate"]).unwrap();
-    assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
+    let output = helm(&["lint", "--strict", "tidegate"]).unwrap();
+    assert!(output.contains("1 chart(s) linted, 0 chart(s) failed"), "{output}");
 }
 
 #[test]
-fn kubernetes_knows_every_word_of_what_comes_out() {
+fn the_rendered_chart_matches_the_kubernetes_schemas() {
     for values in [&[][..], &EVERYTHING, &LEAST] {
         for version in ["1.29", "1.34"] {
             against_schemas(&rendered(values), version).unwrap();
@@ -58,7 +58,7 @@ fn kubernetes_knows_every_word_of_what_comes_out() {
 }
 
 #[test]
-fn what_comes_out_fits_together_and_runs() {
+fn the_rendered_chart_is_consistent_and_runs() {
     for values in [&[][..], &EVERYTHING, &LEAST] {
         let manifests = Manifests::new(&rendered(values));
         manifests.check_pods();
@@ -67,7 +67,7 @@ fn what_comes_out_fits_together_and_runs() {
         manifests.run_and_probe();
     }
     for values in [&[][..], &EVERYTHING] {
-        Manifests::new(&rendered(values)).check_hands_off();
+        Manifests::new(&rendered(values)).check_scaling_and_network();
     }
     let everything = Manifests::new(&rendered(&EVERYTHING));
     assert_eq!(everything.image(), "registry.example/tidegate:next");
@@ -85,8 +85,8 @@ fn what_comes_out_fits_together_and_runs() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused() {
-    for (value, told) in [
+fn invalid_values_are_refused() {
+    for (value, expected) in [
         ("replicacount=2", "replicacount"),
         ("image.name=x", "name"),
         ("config.store=memory", "/config/store"),
@@ -96,13 +96,13 @@ fn values_that_make_no_sense_are_refused() {
         ("replicaCount=three", "/replicaCount"),
         ("extraVolumes[0].secret.secretName=x", "name"),
     ] {
-        let said = helm(&["template", "edge", "tidegate", "--set", value]).unwrap_err();
-        assert!(said.contains(told), "{value}: {said}");
+        let output = helm(&["template", "edge", "tidegate", "--set", value]).unwrap_err();
+        assert!(output.contains(expected), "{value}: {output}");
     }
 }
 
 #[test]
-fn the_chart_is_of_this_version() {
+fn the_chart_has_the_version_of_the_workspace() {
     let chart = document("helm/tidegate/Chart.yaml");
     assert_eq!(chart["appVersion"], versions().0);
     let manifests = Manifests::new(&rendered(&[]));
@@ -110,7 +110,7 @@ fn the_chart_is_of_this_version() {
 }
 
 #[test]
-fn the_values_of_the_page_are_what_it_says() {
+fn the_values_of_the_page_work() {
     let page = std::fs::read_to_string(root().join("docs/deploy.md")).unwrap();
     let values = page.split("cat > values.yaml <<'END'\n").nth(1).unwrap();
     let folder = Folder::new();
@@ -122,7 +122,7 @@ fn the_values_of_the_page_are_what_it_says() {
 }
 
 #[test]
-fn long_names_stay_names() {
+fn long_names_are_truncated_to_valid_ones() {
     let long = "a-release-whose-name-is-as-long-as-helm-lets-it-be";
     let text = helm(&["template", long, "tidegate"]).unwrap();
     for service in Manifests::new(&text).all("Service") {

@@ -1,5 +1,5 @@
-//! `deploy/kubernetes`: rendered by the real kubectl, checked against the schemas of Kubernetes, held against each other,
-//! and run: the real binary with the configuration and the arguments of a pod, asked what its probes ask.
+//! `deploy/kubernetes`: rendered by the real kubectl, checked against the schemas of Kubernetes and for consistency, and
+//! run: the real binary with the configuration and arguments of a pod, with the requests of its probes.
 
 use crate::deploy::{documents, ran, text, tool, versions};
 use crate::manifests::{Manifests, against_schemas};
@@ -11,7 +11,7 @@ fn rendered(folder: &str) -> String {
 }
 
 #[test]
-fn kubernetes_knows_every_word_of_the_manifests() {
+fn the_manifests_match_the_kubernetes_schemas() {
     for folder in ["central", "sidecar"] {
         let text = rendered(folder);
         for version in ["1.29", "1.34"] {
@@ -29,11 +29,11 @@ fn kubernetes_knows_every_word_of_the_manifests() {
 }
 
 #[test]
-fn the_central_manifests_fit_together_and_run() {
+fn the_central_manifests_are_consistent_and_run() {
     let manifests = Manifests::new(&rendered("central"));
     manifests.check_pods();
     manifests.check_service();
-    manifests.check_hands_off();
+    manifests.check_scaling_and_network();
     manifests.check_stop();
     manifests.run_and_probe();
     assert_eq!(manifests.image(), format!("tidegate:{}", versions().0));
@@ -57,7 +57,7 @@ fn the_sidecar_shares_a_socket_with_its_application_and_runs() {
     let listens = manifests.config()["listen"]["http"].as_str().unwrap().to_owned();
     let folder = sidecar["mountPath"].as_str().unwrap();
     assert!(listens.starts_with(&format!("unix:{folder}/")), "{listens}");
-    // The socket lets nobody in but its owner's user.
+    // Only the user that owns the socket can connect.
     assert!(pod["securityContext"]["runAsUser"].is_u64());
     assert!(pod["containers"][0]["securityContext"]["runAsUser"].is_null());
     let asked = pod["containers"][0]["args"][0].as_str().unwrap();

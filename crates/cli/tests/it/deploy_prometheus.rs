@@ -1,4 +1,4 @@
-//! `deploy/prometheus`: rules that Prometheus understands, about metrics that there are, each of which is shown to fire.
+//! `deploy/prometheus`: the rules are valid, use existing metrics, and every alert is tested to fire.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn alerts() -> Vec<Value> {
 }
 
 #[test]
-fn prometheus_understands_the_rules_and_the_configuration() {
+fn promtool_accepts_the_rules_and_the_configuration() {
     promtool(&["check", "rules", "alerts.yaml"]).unwrap();
     promtool(&["check", "config", "prometheus.yaml"]).unwrap();
 }
@@ -27,7 +27,7 @@ fn prometheus_understands_the_rules_and_the_configuration() {
 #[test]
 fn every_alert_fires_when_it_should_and_not_before() {
     promtool(&["test", "rules", "alerts.test.yaml"]).unwrap();
-    // A rule that never fires, and one that always does, are noticed.
+    // The tests notice a rule that never fires, and one that always does.
     let folder = Folder::new();
     let rules = text("prometheus/alerts.yaml");
     let tests = folder.write("alerts.test.yaml", text("prometheus/alerts.test.yaml"));
@@ -59,7 +59,7 @@ fn every_alert_is_tested_firing_and_not_firing() {
 }
 
 #[test]
-fn every_alert_says_how_bad_it_is_and_what_to_do() {
+fn every_alert_has_a_severity_and_a_runbook() {
     for alert in alerts() {
         let name = &alert["alert"];
         let severity = alert["labels"]["severity"].as_str().unwrap();
@@ -68,27 +68,27 @@ fn every_alert_says_how_bad_it_is_and_what_to_do() {
         for note in ["summary", "description"] {
             assert!(notes[note].as_str().is_some_and(|text| text.len() > 15), "{name} {note}");
         }
-        // That the section is there, `links.rs` sees to.
+        // `links.rs` checks that the section exists.
         let section = notes["runbook_url"].as_str().unwrap();
         assert!(section.starts_with("docs/runbook.md#"), "{name}");
     }
 }
 
 #[test]
-fn the_page_tells_of_every_alert() {
+fn the_page_lists_every_alert() {
     let page = std::fs::read_to_string(root().join("docs/deploy.md")).unwrap();
     for alert in alerts() {
         let name = alert["alert"].as_str().unwrap();
         let row = page.lines().find(|line| line.contains(&format!("`{name}`"))).expect(name);
-        // A row of several tells of the first ones whether they are.
-        let is_told =
+        // A row may name several alerts; `(critical)` follows the critical ones.
+        let is_critical =
             row.split("(critical)").next().unwrap().contains(name) && row.contains("(critical)");
-        assert_eq!(alert["labels"]["severity"] == "critical", is_told, "{name}");
+        assert_eq!(alert["labels"]["severity"] == "critical", is_critical, "{name}");
     }
 }
 
 #[test]
-fn alerts_are_about_metrics_that_there_are() {
+fn alerts_use_existing_metrics() {
     let known = known_metrics();
     for alert in alerts() {
         let names = metrics_of(alert["expr"].as_str().unwrap());

@@ -1,4 +1,4 @@
-//! `deploy/redis`: a real Redis with these files, what tidegate does with it, and what its user may not do.
+//! `deploy/redis`: a real Redis with these files. tidegate works with it, and its user has no other rights.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::processes::{DEADLINE, wait_until};
 use crate::programs::{Program, free_port, root};
 use crate::support::{Folder, Server, run};
 
-/// Redis as `start.sh` starts it, on a port and in a folder of its own.
+/// Redis as `start.sh` starts it, on its own port and in its own folder.
 struct Redis {
     _program: Program,
     _folder: Folder,
@@ -48,22 +48,22 @@ impl Redis {
             password,
             "--no-auth-warning",
         ]);
-        ran(cli.args(words)).map_or_else(|said| said, |said| said.trim().to_owned())
+        ran(cli.args(words)).map_or_else(|output| output, |output| output.trim().to_owned())
     }
 }
 
-/// What the doctor finds: severity and check of each.
+/// The findings of the doctor: severity and check of each.
 fn found(url: &str) -> Vec<(String, String)> {
-    let said = run(&["doctor", "--json", "--store", url]);
-    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
-    let findings: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
+    let output = run(&["doctor", "--json", "--store", url]);
+    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
+    let findings: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
     findings.iter().map(|it| (text(it, "severity"), text(it, "check"))).collect()
 }
 
 #[test]
-fn the_doctor_is_content_with_these_files() {
-    // How fast this machine is says nothing about them.
+fn the_doctor_finds_no_fault_with_these_files() {
+    // The latency depends on this machine, not on the files.
     const OF_THE_MACHINE: [&str; 4] = ["round-trip", "script-time", "slowlog", "latency-events"];
     let redis = Redis::start();
     let as_admin = found(&redis.url("admin", "hunter3"));
@@ -81,7 +81,7 @@ fn the_doctor_is_content_with_these_files() {
 }
 
 #[test]
-fn the_user_has_what_every_part_of_tidegate_needs() {
+fn the_user_has_the_rights_that_tidegate_needs() {
     let (redis, folder) = (Redis::start(), Folder::new());
     let config = format!(
         "store: {}
@@ -117,8 +117,8 @@ policies:
     }
     let put = server.send("PUT", "/v1/overrides/api/partner", &[], br#"{"limit":"5000/min"}"#);
     assert!(put.status < 300, "{put:?}");
-    let told = server.get("/v1/overrides/api/partner");
-    assert_eq!(told.json()["limit"], "5000/min", "{told:?}");
+    let stored = server.get("/v1/overrides/api/partner");
+    assert_eq!(stored.json()["limit"], "5000/min", "{stored:?}");
     for kind in ["denied", "other", "noscript"] {
         let series = format!("tidegate_store_errors_total{{kind=\"{kind}\"}}");
         assert_eq!(server.metric(&series), Some(0.0), "{kind}");
@@ -126,7 +126,7 @@ policies:
 }
 
 #[test]
-fn nobody_gets_further_than_they_need() {
+fn the_user_has_no_other_rights() {
     let redis = Redis::start();
     for words in [
         &["FLUSHALL"][..],
@@ -143,22 +143,22 @@ fn nobody_gets_further_than_they_need() {
         &["EVAL", "return redis.call('GET', KEYS[1])", "1", "another"],
         &["EVAL", "return redis.call('FLUSHALL')", "0"],
     ] {
-        let said = redis.cli("tidegate", "hunter2", words);
-        let is_refused = said.contains("NOPERM") || said.contains("can't run this command");
-        assert!(is_refused || said.contains("can't access"), "{words:?}: {said}");
+        let output = redis.cli("tidegate", "hunter2", words);
+        let is_refused = output.contains("NOPERM") || output.contains("can't run this command");
+        assert!(is_refused || output.contains("can't access"), "{words:?}: {output}");
     }
-    assert_eq!(redis.cli("tidegate", "hunter2", &["GET", "tg:x"]), "", "its own keys it may read");
+    assert_eq!(redis.cli("tidegate", "hunter2", &["GET", "tg:x"]), "", "it may read its own keys");
     for user in ["tidegate", "default", "admin"] {
         assert!(redis.cli(user, "wrong", &["PING"]).contains("NOAUTH"), "{user}");
     }
-    let mut nobody = Command::new("redis-cli");
-    let said = ran(nobody.args(["-p", &redis.port.to_string(), "PING"])).unwrap();
-    assert!(said.contains("NOAUTH"), "{said}");
+    let mut anonymous = Command::new("redis-cli");
+    let output = ran(anonymous.args(["-p", &redis.port.to_string(), "PING"])).unwrap();
+    assert!(output.contains("NOAUTH"), "{output}");
     assert!(redis.cli("admin", "hunter3", &["CONFIG", "GET", "maxmemory"]).contains("268435456"));
 }
 
-/// What Compose runs to see whether Redis is well, with a password.
-fn is_well(redis: &Redis, password: &str) -> bool {
+/// Runs the health check of Compose with a password.
+fn is_healthy(redis: &Redis, password: &str) -> bool {
     let compose = document("docker/compose.yaml");
     let words = compose["services"]["redis"]["healthcheck"]["test"].as_array().unwrap();
     let words: Vec<_> = words.iter().map(|word| word.as_str().unwrap()).collect();
@@ -169,34 +169,34 @@ fn is_well(redis: &Redis, password: &str) -> bool {
 }
 
 #[test]
-fn compose_knows_whether_redis_is_well() {
+fn the_compose_health_check_detects_a_refused_login() {
     let redis = Redis::start();
-    assert!(is_well(&redis, "hunter2"));
-    // redis-cli alone is content with any answer.
-    assert!(!is_well(&redis, "wrong"));
+    assert!(is_healthy(&redis, "hunter2"));
+    // redis-cli alone exits with 0 after any answer.
+    assert!(!is_healthy(&redis, "wrong"));
 }
 
 #[test]
-fn the_rights_are_those_of_the_page() {
+fn the_rights_match_the_page() {
     let of = |line: &str| -> Vec<String> {
         let words = line.split([' ', '\'']).filter(|word| word.starts_with(['+', '~']));
         words.map(str::to_owned).collect()
     };
     let page = fs::read_to_string(root().join("docs/redis.md")).unwrap();
-    let told = page.lines().find(|line| line.starts_with("redis-cli ACL SETUSER")).unwrap();
+    let documented = page.lines().find(|line| line.starts_with("redis-cli ACL SETUSER")).unwrap();
     let list = text("redis/users.acl");
     let given = list.lines().find(|line| line.starts_with("user tidegate")).unwrap();
-    assert!(of(told).len() > 20);
-    assert_eq!(of(told), of(given));
+    assert!(of(documented).len() > 20);
+    assert_eq!(of(documented), of(given));
 }
 
 #[test]
-fn without_passwords_it_does_not_start() {
+fn redis_does_not_start_without_passwords() {
     let folder = Folder::new();
     let mut command = Command::new(root().join("deploy/redis/start.sh"));
     command.env("RUN", folder.path("")).env_remove("REDIS_PASSWORD");
     assert!(ran(command.env("REDIS_ADMIN_PASSWORD", "x")).unwrap_err().contains("REDIS_PASSWORD"));
-    // Nor with the list as it is written here.
+    // Nor with the unmodified list of users.
     let list = folder.write("users.acl", text("redis/users.acl"));
     let port = free_port().to_string();
     let refused = ran(Command::new("redis-server").args(["--port", &port, "--aclfile", &list]));

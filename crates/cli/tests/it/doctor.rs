@@ -1,49 +1,49 @@
-//! `tidegate doctor` beside real servers: what it finds, what it says to do, and with which code it exits.
+//! `tidegate doctor` with real servers: its findings, remedies and exit codes.
 
 use serde_json::Value;
 
 use crate::processes::{
     ClusterShape, DEADLINE, RedisBuilder, RedisCluster, RedisSentinel, RedisServer, wait_until,
 };
-use crate::support::{Said, run};
+use crate::support::{CommandOutput, run};
 
-/// What a server needs for a doctor to be content: two warnings fewer than Redis' own defaults.
+/// A server without findings. Redis' defaults cause two warnings.
 fn healthy() -> RedisBuilder {
     RedisServer::builder().max_memory("64mb").config("maxmemory-policy", "noeviction")
 }
 
-fn doctor(url: &str, more: &[&str]) -> Said {
-    let said = run(&[&["doctor", "--store", url], more].concat());
-    assert_eq!(said.stderr, "", "{url}");
-    said
+fn doctor(url: &str, more: &[&str]) -> CommandOutput {
+    let output = run(&[&["doctor", "--store", url], more].concat());
+    assert_eq!(output.stderr, "", "{url}");
+    output
 }
 
 /// The findings of one check, as `severity seen`.
-fn found(said: &Said, check: &str) -> Vec<String> {
-    let findings: Vec<Value> = serde_json::from_str(&said.stdout).expect(&said.stdout);
+fn found(output: &CommandOutput, check: &str) -> Vec<String> {
+    let findings: Vec<Value> = serde_json::from_str(&output.stdout).expect(&output.stdout);
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
     let of_check = findings.iter().filter(|finding| finding["check"] == check);
     of_check.map(|it| format!("{} {}", text(it, "severity"), text(it, "seen"))).collect()
 }
 
-/// One finding of this check begins so, and the exit code is this.
+/// Expects a finding of `check` that begins with `begins`, and the exit code.
 fn finds(url: &str, more: &[&str], check: &str, begins: &str, code: i32) {
-    let said = doctor(url, &[&["--json"], more].concat());
-    let found = found(&said, check);
-    assert!(found.len() == 1 && found[0].starts_with(begins), "{check}: {}", said.stdout);
-    assert_eq!(said.code, Some(code), "{}", said.stdout);
-    assert!(!said.stdout.contains("hunter"), "{}", said.stdout);
+    let output = doctor(url, &[&["--json"], more].concat());
+    let found = found(&output, check);
+    assert!(found.len() == 1 && found[0].starts_with(begins), "{check}: {}", output.stdout);
+    assert_eq!(output.code, Some(code), "{}", output.stdout);
+    assert!(!output.stdout.contains("hunter"), "{}", output.stdout);
 }
 
 #[test]
-fn a_healthy_server_has_no_faults_and_keeps_nothing() {
+fn a_healthy_server_has_no_faults_and_no_keys_are_left() {
     let redis = healthy().password("hunter2").start();
-    let said = doctor(&redis.url(), &["--json"]);
-    assert_eq!(said.code, Some(0), "{}", said.stdout);
+    let output = doctor(&redis.url(), &["--json"]);
+    assert_eq!(output.code, Some(0), "{}", output.stdout);
     for check in ["reach", "version", "permissions", "maxmemory", "eviction", "script", "clock"] {
-        assert!(found(&said, check)[0].starts_with("ok "), "{check}: {}", said.stdout);
+        assert!(found(&output, check)[0].starts_with("ok "), "{check}: {}", output.stdout);
     }
-    assert!(!said.stdout.contains("hunter2") && !said.stdout.contains("\"fault\""));
+    assert!(!output.stdout.contains("hunter2") && !output.stdout.contains("\"fault\""));
     let keys = redis.command(&["KEYS", "*"]).text();
     for key in keys.lines() {
         let expires_in_ms: i64 = redis.command(&["PTTL", key]).text().parse().unwrap();
@@ -54,22 +54,22 @@ fn a_healthy_server_has_no_faults_and_keeps_nothing() {
 #[test]
 fn lines_name_the_server_the_risk_and_a_command() {
     let redis = RedisServer::start();
-    let said = doctor(&redis.url(), &[]);
-    assert_eq!(said.code, Some(0));
+    let output = doctor(&redis.url(), &[]);
+    assert_eq!(output.code, Some(0));
     let (address, port) = (redis.address(), redis.port());
-    let line = said.stdout.lines().find(|line| line.starts_with("warning maxmemory")).unwrap();
+    let line = output.stdout.lines().find(|line| line.starts_with("warning maxmemory")).unwrap();
     let command = format!("remedy: redis-cli -h 127.0.0.1 -p {port} CONFIG SET maxmemory ");
     assert!(line.contains(&address) && line.contains("; risk: ") && line.contains(&command));
-    assert!(!said.stdout.contains('\u{1b}'), "{}", said.stdout);
-    assert!(said.stdout.trim_end().ends_with("0 faults"), "{}", said.stdout);
+    assert!(!output.stdout.contains('\u{1b}'), "{}", output.stdout);
+    assert!(output.stdout.trim_end().ends_with("0 faults"), "{}", output.stdout);
 }
 
 #[test]
-fn a_remedy_that_is_followed_helps() {
+fn the_suggested_remedy_helps() {
     let redis = RedisServer::start();
     finds(&redis.url(), &[], "maxmemory", "warning not set", 0);
-    let said = doctor(&redis.url(), &["--json"]);
-    let findings: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
+    let output = doctor(&redis.url(), &["--json"]);
+    let findings: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
     let finding = findings.iter().find(|finding| finding["check"] == "maxmemory").unwrap();
     let words: Vec<_> = finding["remedy"].as_str().unwrap().split(' ').collect();
     assert_eq!(redis.cli(&words[words.len() - 4..]), "OK");
@@ -77,20 +77,20 @@ fn a_remedy_that_is_followed_helps() {
 }
 
 #[test]
-fn memory_that_is_full_or_forgets_is_found() {
+fn full_memory_and_eviction_are_found() {
     let lru = healthy().config("maxmemory-policy", "allkeys-lru").start();
     finds(&lru.url(), &[], "eviction", "warning maxmemory-policy is allkeys-lru", 0);
     let full = RedisServer::builder().max_memory("500kb").start();
     finds(&full.url(), &[], "maxmemory", "fault ", 1);
-    let said = doctor(&full.url(), &["--json"]);
-    assert!(found(&said, "script")[0].contains("OOM"), "{}", said.stdout);
+    let output = doctor(&full.url(), &["--json"]);
+    assert!(found(&output, "script")[0].contains("OOM"), "{}", output.stdout);
 }
 
 #[test]
 fn keys_that_never_expire_are_found_under_our_prefix_only() {
     let redis = healthy().start();
     redis.command(&["SET", "other", "1"]);
-    redis.command(&["HSET", "tg:{overrides}", "", "1763215200123456 0"]); // it is to stay
+    redis.command(&["HSET", "tg:{overrides}", "", "1763215200123456 0"]); // may be without an expiry
     finds(&redis.url(), &[], "ttl", "ok ", 0);
     redis.command(&["SET", "tg:{7:user-42}:api:a", "1"]);
     finds(&redis.url(), &[], "ttl", "warning 1 without, of all ", 0);
@@ -100,7 +100,7 @@ fn keys_that_never_expire_are_found_under_our_prefix_only() {
 }
 
 #[test]
-fn what_a_user_may_not_do_is_named() {
+fn missing_rights_are_named() {
     let rules = "on >hunter2 ~tg:* +@all";
     let redis = healthy()
         .user("app", rules)
@@ -115,13 +115,13 @@ fn what_a_user_may_not_do_is_named() {
     check("no-eval", "fault user no-eval may not EVAL, LSET", 1);
     check("no-keys", "fault user no-keys may not use keys tg:*", 1);
     check("least", "ok ", 0);
-    // Who may do just what is needed may look at little, which is no fault.
+    // A user with only the needed rights cannot run most checks, which is not a fault.
     let least = redis.url_as("least", "hunter2");
     finds(&least, &[], "permitted", "note not permitted to look: INFO, CONFIG", 0);
 }
 
 #[test]
-fn a_server_that_does_not_let_us_in_is_a_fault() {
+fn a_refused_login_is_a_fault() {
     let redis = healthy().password("hunter2").start();
     let address = redis.address();
     let paused = healthy().start();
@@ -140,7 +140,7 @@ fn a_server_that_does_not_let_us_in_is_a_fault() {
 }
 
 #[test]
-fn connections_and_persistence_are_looked_at() {
+fn connections_and_persistence_are_checked() {
     let redis = healthy()
         .max_clients(40)
         .config("appendonly", "yes")
@@ -154,7 +154,7 @@ fn connections_and_persistence_are_looked_at() {
 }
 
 #[test]
-fn a_replica_is_no_store_and_a_primary_with_one_is() {
+fn a_replica_is_a_fault_and_a_primary_with_replicas_is_not() {
     let primary = healthy().start();
     let replica = healthy().replica_of(&primary).start();
     finds(&replica.url(), &[], "replication", "fault a replica of 127.0.0.1:", 1);
@@ -164,33 +164,33 @@ fn a_replica_is_no_store_and_a_primary_with_one_is() {
 }
 
 #[test]
-fn a_clock_that_is_off_is_only_noted() {
+fn a_clock_difference_is_only_a_note() {
     let redis = healthy().shiftable_clock().start();
     redis.shift_clock_us(-90_000_000);
     finds(&redis.url(), &[], "clock", "note Redis is ", 0);
 }
 
 #[test]
-fn every_node_of_a_cluster_is_looked_at() {
+fn every_node_of_a_cluster_is_checked() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 1 });
-    let said = doctor(&cluster.url(), &["--json"]);
-    let of = |check: &str| found(&said, check);
-    assert_eq!(of("version").len(), 6, "{}", said.stdout);
-    assert_eq!(of("permissions").len(), 3, "{}", said.stdout);
+    let output = doctor(&cluster.url(), &["--json"]);
+    let of = |check: &str| found(&output, check);
+    assert_eq!(of("version").len(), 6, "{}", output.stdout);
+    assert_eq!(of("permissions").len(), 3, "{}", output.stdout);
     assert!(of("cluster").iter().all(|it| it.starts_with("ok state ok, 16384 of 16384")));
-    assert!(of("cluster-copies")[0].starts_with("ok "), "{}", said.stdout);
-    // One of them is not a store by itself.
+    assert!(of("cluster-copies")[0].starts_with("ok "), "{}", output.stdout);
+    // A single node of the cluster is not a store.
     finds(&cluster.nodes()[0].url(), &[], "cluster", "fault it is a node of a cluster", 1);
 }
 
 #[test]
 fn sentinels_are_asked_for_the_primary_and_its_replicas() {
     let group = RedisSentinel::start();
-    let said = doctor(&group.url(), &["--json"]);
-    let of = |check: &str| found(&said, check);
+    let output = doctor(&group.url(), &["--json"]);
+    let of = |check: &str| found(&output, check);
     let agreed = format!("ok 3 of 3 sentinels answer, and name {}", group.master().address());
-    assert_eq!(of("sentinel"), [agreed], "{}", said.stdout);
-    assert_eq!((of("version").len(), of("permissions").len()), (3, 1), "{}", said.stdout);
+    assert_eq!(of("sentinel"), [agreed], "{}", output.stdout);
+    assert_eq!((of("version").len(), of("permissions").len()), (3, 1), "{}", output.stdout);
     let unknown = group.url().replace("mymaster", "nobody");
     finds(&unknown, &[], "sentinel", "fault 3 of 3 sentinels answer, and none knows `nobody`", 1);
     let sentinel = group.sentinels()[0].url();
@@ -198,7 +198,7 @@ fn sentinels_are_asked_for_the_primary_and_its_replicas() {
 }
 
 #[test]
-fn a_server_behind_tls_is_looked_at_with_the_same_files() {
+fn a_server_behind_tls_is_checked_with_the_given_files() {
     let redis = healthy().mutual_tls().start();
     let files = redis.tls_files();
     let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
@@ -211,15 +211,19 @@ fn a_server_behind_tls_is_looked_at_with_the_same_files() {
 }
 
 #[test]
-fn other_trouble_exits_with_1_and_usage_with_64() {
+fn other_errors_exit_with_1_and_usage_errors_with_64() {
     for (args, code, part) in [
         (&["doctor", "--store", "frob://u:hunter2@h"][..], 1, "`frob:…` is unknown"),
         (&["doctor", "--nodes", "0"], 64, "--nodes"),
         (&["doctor", "--frob"], 64, "--frob"),
     ] {
-        let said = run(args);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
-        assert!(said.stderr.contains(part) && !said.stderr.contains("hunter2"), "{}", said.stderr);
+        let output = run(args);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(
+            output.stderr.contains(part) && !output.stderr.contains("hunter2"),
+            "{}",
+            output.stderr
+        );
     }
     finds("memory:", &[], "reach", "ok ", 0);
 }

@@ -1,4 +1,4 @@
-//! SIGTERM under load: nobody who was let in goes without an answer.
+//! SIGTERM under load: every request on an accepted connection is answered.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,11 +24,11 @@ pub(crate) enum Target {
     Unix(PathBuf),
 }
 
-trait Line: Read + Write {}
-impl<T: Read + Write> Line for T {}
+trait Connection: Read + Write {}
+impl<T: Read + Write> Connection for T {}
 
 impl Target {
-    fn connect(&self) -> io::Result<Box<dyn Line>> {
+    fn connect(&self) -> io::Result<Box<dyn Connection>> {
         Ok(match self {
             Self::Tcp(addr) => {
                 let stream = TcpStream::connect(addr)?;
@@ -44,14 +44,14 @@ impl Target {
     }
 }
 
-/// What became of one request: whether the answer was the last on its connection.
-fn ask(line: &mut dyn Line) -> io::Result<bool> {
-    line.write_all(REQUEST)?;
+/// Sends one request. Returns whether its answer was the last on the connection.
+fn ask(connection: &mut dyn Connection) -> io::Result<bool> {
+    connection.write_all(REQUEST)?;
     let mut answer = Vec::new();
     let mut bytes = [0; 1024];
-    // The only answer has the only object.
+    // The answer ends with its only object.
     while !answer.ends_with(b"}") {
-        let count = line.read(&mut bytes)?;
+        let count = connection.read(&mut bytes)?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -62,11 +62,13 @@ fn ask(line: &mut dyn Line) -> io::Result<bool> {
     Ok(text.contains("connection: close"))
 }
 
-/// Asks until nobody lets it in any more. Keeps its connection for as long as it is allowed to, or for one request.
+/// Sends requests until the server accepts no more connections. Keeps a connection until the server closes it, or for one
+/// request.
 fn client(target: &Target, keeps: bool, answered: &AtomicU64) -> Result<(), String> {
-    while let Ok(mut line) = target.connect() {
+    while let Ok(mut connection) = target.connect() {
         loop {
-            let is_last = ask(&mut *line).map_err(|error| format!("{target:?} {keeps} {error}"))?;
+            let is_last =
+                ask(&mut *connection).map_err(|error| format!("{target:?} {keeps} {error}"))?;
             answered.fetch_add(1, Ordering::Relaxed);
             if is_last || !keeps {
                 break;
@@ -84,13 +86,15 @@ fn drains_without_a_failure(listen: &str, target: impl Fn(&str) -> Target) {
     }
 }
 
-/// SIGTERM among clients of both kinds, once so many were answered: nobody who was let in goes without an answer.
+/// Sends SIGTERM after this many answers to clients of both kinds: every request on an accepted connection is answered.
 pub(crate) fn ends_without_a_failure(child: Child, target: &Target, after: u64) {
     let answered = &AtomicU64::new(0);
     thread::scope(|scope| {
         let start = |keeps| scope.spawn(move || client(target, keeps, answered));
         let clients: Vec<_> = (0..2 * CLIENTS).map(|number| start(number % 2 == 0)).collect();
-        wait_until("there is load", DEADLINE, || answered.load(Ordering::Relaxed) > after);
+        wait_until("the server is under load", DEADLINE, || {
+            answered.load(Ordering::Relaxed) > after
+        });
         kill(&child, "TERM");
         assert_eq!(ended(child).code(), Some(0));
         let failures: Vec<_> =
@@ -100,7 +104,7 @@ pub(crate) fn ends_without_a_failure(child: Child, target: &Target, after: u64) 
 }
 
 #[test]
-fn over_tcp_nobody_who_was_let_in_goes_without_an_answer() {
+fn over_tcp_a_shutdown_answers_every_accepted_request() {
     drains_without_a_failure("127.0.0.1:0", |welcome| {
         let url = welcome.lines().next().unwrap().split("http://").nth(1).unwrap();
         Target::Tcp(url.parse().unwrap())
@@ -108,7 +112,7 @@ fn over_tcp_nobody_who_was_let_in_goes_without_an_answer() {
 }
 
 #[test]
-fn over_a_unix_socket_nobody_who_was_let_in_goes_without_an_answer() {
+fn over_a_unix_socket_a_shutdown_answers_every_accepted_request() {
     let path = std::env::temp_dir().join(format!("tidegate-drain-{}.sock", std::process::id()));
     let listen = format!("unix:{}", path.display());
     drains_without_a_failure(&listen, |_| Target::Unix(path.clone()));

@@ -46,7 +46,7 @@ fn figure(text: &str, (before, cells): (&str, usize)) -> Option<f64> {
     rest[..end].replace(',', "").trim_end_matches('.').parse().ok()
 }
 
-fn trouble(quoted: Option<f64>, measured: Option<f64>) -> Option<String> {
+fn problem(quoted: Option<f64>, measured: Option<f64>) -> Option<String> {
     let (Some(quoted), Some(measured)) = (quoted, measured) else {
         return Some(format!("a figure is missing: {quoted:?}, measured {measured:?}"));
     };
@@ -55,23 +55,23 @@ fn trouble(quoted: Option<f64>, measured: Option<f64>) -> Option<String> {
 }
 
 #[test]
-fn pages_quote_what_was_measured() {
+fn pages_quote_the_measured_figures() {
     let read = |page: &str| fs::read_to_string(root().join(page)).unwrap();
     let benchmarks = read("docs/benchmarks.md");
     for &(page, quoted, measured) in QUOTES {
-        let said = trouble(figure(&read(page), quoted), figure(&benchmarks, measured));
-        assert_eq!(said, None, "{page}: {quoted:?} (benchmarks.md: {measured:?})");
+        let output = problem(figure(&read(page), quoted), figure(&benchmarks, measured));
+        assert_eq!(output, None, "{page}: {quoted:?} (benchmarks.md: {measured:?})");
     }
 }
 
 #[test]
-fn a_figure_that_is_far_off_or_gone_is_noticed() {
+fn a_wrong_or_missing_figure_is_noticed() {
     assert_eq!(figure("It takes about 13.0 MB, or so", ("takes ", 0)), Some(13.0));
     assert_eq!(figure("| 101,400 | 0.87 |", ("| ", 0)), Some(101_400.0));
     assert_eq!(figure("It takes some MB", ("takes ", 0)), None);
     assert_eq!(figure("| hot | 68.7 | 30.0 | **2.29×** |", ("| hot | ", 2)), Some(2.29));
     assert_eq!(figure("| hot | 68.7 |\n| cold | 1 | 2 |", ("| hot | ", 2)), None);
-    assert_eq!(trouble(Some(100_000.0), Some(101_400.0)), None);
-    assert!(trouble(Some(10.8), Some(13.0)).is_some());
-    assert!(trouble(None, Some(13.0)).is_some() && trouble(Some(13.0), None).is_some());
+    assert_eq!(problem(Some(100_000.0), Some(101_400.0)), None);
+    assert!(problem(Some(10.8), Some(13.0)).is_some());
+    assert!(problem(None, Some(13.0)).is_some() && problem(Some(13.0), None).is_some());
 }

@@ -10,17 +10,17 @@ use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::programs::{Program, curl, free_port, wait_for_port};
 use crate::support::{Folder, Reply, Server};
 
-/// Patient, since the machine may be busy: what is decided without Redis would be another limit.
+/// With a long deadline, because the machine may be busy: a decision without Redis would use a local limit.
 const CONFIG: &str = r#"
 store: { url: "REDIS", deadline: 10s, breaker: false }
 policies:
   api: { algorithm: fixed-window, limit: 60/day, on_store_error: deny, deny_cache: false }
 "#;
 
-/// Far more than the limit, from every door at once.
+/// Far more requests than the limit, over every door at once.
 const ASKS_PER_DOOR: u64 = 60;
 
-/// A balancer that gives each connection to the next server.
+/// A round-robin balancer for connections.
 fn balancer(folder: &Folder, doors: &[(u16, [String; 3])]) -> Program {
     let timeouts = "  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n";
     let door = |(port, servers): &(u16, [String; 3])| {
@@ -90,7 +90,7 @@ fn over_grpc(port: u16, folder: &Folder) -> bool {
         &answer,
         &format!("http://127.0.0.1:{port}/{method}"),
     ]);
-    // After the frame's five bytes the first field is the verdict: 1 is OK, 2 is OVER_LIMIT.
+    // After the five bytes of the frame, the first field is the overall code: 1 is OK, 2 is OVER_LIMIT.
     let answer = std::fs::read(answer).unwrap();
     assert_eq!(answer.get(5), Some(&0x08), "{answer:?}");
     answer[6] == 1
@@ -101,7 +101,7 @@ fn answer_name() -> String {
     format!("answer-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Asks in step with the other doors: a slow client would find nothing left of the limit.
+/// Sends requests in step with the other doors: otherwise a slow client would find nothing left of the limit.
 fn admitted(round: &Barrier, ask: impl Fn() -> bool) -> usize {
     let ask = |_: &u64| {
         round.wait();
@@ -111,7 +111,7 @@ fn admitted(round: &Barrier, ask: impl Fn() -> bool) -> usize {
 }
 
 #[test]
-fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_taken() {
+fn three_servers_behind_a_balancer_admit_exactly_the_limit_over_all_doors() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
     let config = folder.write("tidegate.yaml", CONFIG.replace("REDIS", &redis.url()));
     let args = ["serve", "-c", &config];
@@ -143,7 +143,7 @@ fn three_servers_behind_a_balancer_admit_exactly_the_limit_whichever_door_is_tak
     });
     assert_eq!(admitted.iter().sum::<usize>(), 60, "{admitted:?}");
     assert!(admitted.iter().all(|count| *count > 0), "{admitted:?}");
-    // The balancer has used them all.
+    // The balancer has used all servers.
     for server in &servers {
         let decided = "rate_limit_requests_total{policy=\"api\",status=\"allowed\"}";
         assert!(server.metric(decided).unwrap_or_default() > 0.0, "a server was never asked");

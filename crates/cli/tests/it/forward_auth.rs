@@ -1,4 +1,4 @@
-//! Forward-auth, as a proxy asks it: whose request it is, what it falls under, and how it is told.
+//! Forward-auth, as a proxy calls it: the client, the matching route, and the answer.
 
 use std::io::{Read, Write};
 
@@ -21,13 +21,13 @@ client_ip: { trusted_proxies: [127.0.0.1] }
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
-/// Asks on behalf of a client that a proxy forwards.
+/// Sends the request of a proxy for a client.
 fn auth(server: &Server, path: &str, client: &str, headers: Headers<'_>) -> Reply {
     let all = [&[("x-forwarded-for", client)], headers].concat();
     server.send("GET", path, &all, b"")
 }
 
-/// Asks until it is refused, and says how many were not.
+/// Sends requests until one is refused. Returns how many were admitted.
 fn admitted(server: &Server, client: &str, headers: Headers<'_>) -> usize {
     (0..10).take_while(|_| auth(server, "/v1/auth", client, headers).status == 200).count()
 }
@@ -48,7 +48,7 @@ fn the_first_route_that_matches_decides() {
 }
 
 #[test]
-fn no_spelling_of_a_path_is_another_path() {
+fn different_spellings_of_a_path_match_the_same_route() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
     let login = |uri| [("x-forwarded-uri", uri), ("x-forwarded-method", "POST")];
@@ -81,34 +81,38 @@ fn no_spelling_of_a_path_is_another_path() {
 }
 
 #[test]
-fn a_client_is_who_the_proxy_says() {
+fn the_client_is_the_one_that_the_proxy_names() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
     let api = [("x-forwarded-uri", "/api/x")];
     assert_eq!(admitted(&server, "192.0.2.1", &api), 2);
     assert_eq!(admitted(&server, "192.0.2.2", &api), 2);
     assert_eq!(admitted(&server, "198.51.100.1, 192.0.2.1", &api), 0, "made up, on the left");
-    assert_eq!(admitted(&server, "::ffff:192.0.2.1", &api), 0, "the same in other words");
+    assert_eq!(
+        admitted(&server, "::ffff:192.0.2.1", &api),
+        0,
+        "the same client in another notation"
+    );
     assert_eq!(admitted(&server, "2001:db8::1", &api), 2);
     assert_eq!(admitted(&server, "2001:db8::2", &api), 0, "one network, one client");
     let posing = [("x-forwarded-uri", "/api/x"), ("x-user", "192.0.2.3")];
     assert_eq!(admitted(&server, "192.0.2.9", &posing), 2);
-    assert_eq!(admitted(&server, "192.0.2.3", &api), 2, "nobody spends another's address");
+    assert_eq!(admitted(&server, "192.0.2.3", &api), 2, "each address has its own limit");
 }
 
 #[test]
-fn strangers_are_not_believed() {
+fn headers_of_untrusted_peers_are_ignored() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, &CONFIG.replace("[127.0.0.1]", "[192.0.2.250]"));
     let spent = (0..5).map(|client| {
         let client = format!("198.51.100.{client}");
         auth(&server, "/v1/auth/login", &client, &[("x-forwarded-uri", "/free")]).status
     });
-    assert_eq!(spent.collect::<Vec<_>>(), [200, 200, 429, 429, 429], "all are the peer");
+    assert_eq!(spent.collect::<Vec<_>>(), [200, 200, 429, 429, 429], "all count as the peer");
 }
 
 #[test]
-fn a_policy_can_be_named_and_has_a_key_of_its_own() {
+fn a_named_policy_has_its_own_key() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
     let ask = |user| auth(&server, "/v1/auth/api", "192.0.2.1", &[("x-user", user)]).status;
@@ -118,7 +122,7 @@ fn a_policy_can_be_named_and_has_a_key_of_its_own() {
 }
 
 #[test]
-fn a_refusal_is_told_as_the_proxy_needs_it() {
+fn a_refusal_has_the_status_that_the_proxy_requests() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
     let json = [("accept", "application/json")];
@@ -152,7 +156,7 @@ fn a_refusal_is_told_as_the_proxy_needs_it() {
 }
 
 #[test]
-fn every_method_may_ask_and_two_tales_are_refused() {
+fn every_method_is_accepted_and_contradictory_headers_are_refused() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
     for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
@@ -164,9 +168,9 @@ fn every_method_may_ask_and_two_tales_are_refused() {
     assert!(doubtful.body.contains("differ: let the proxy write both"), "{}", doubtful.body);
 }
 
-/// nginx announces the client's body and does not send it; and what is sent must not become the next request.
+/// nginx sends the client's `Content-Length` without the body; and a body that is sent must not be parsed as a request.
 #[test]
-fn a_body_is_neither_waited_for_nor_taken_for_a_request() {
+fn a_body_is_neither_awaited_nor_parsed_as_a_request() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
     let smuggled = "GET /v1/auth/login HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -188,7 +192,7 @@ fn a_body_is_neither_waited_for_nor_taken_for_a_request() {
 }
 
 #[test]
-fn a_proxy_on_a_socket_needs_no_trust() {
+fn a_proxy_on_a_unix_socket_is_trusted() {
     let folder = Folder::new();
     let (_program, socket) = on_socket(&folder, &CONFIG.replace("[127.0.0.1]", "[]"));
     let ask = |client: &str| {
@@ -201,7 +205,7 @@ fn a_proxy_on_a_socket_needs_no_trust() {
 }
 
 #[test]
-fn what_proxies_ask_is_counted_like_any_check() {
+fn forward_auth_checks_are_counted_like_others() {
     let folder = Folder::new();
     let server = Server::with_config(&folder, CONFIG);
     let login = [("x-forwarded-uri", "/api/login"), ("x-forwarded-method", "POST")];

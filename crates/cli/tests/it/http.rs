@@ -1,10 +1,10 @@
-//! The routes of the API, each with what it answers.
+//! The routes of the API and their answers.
 
 use serde_json::{Value, json};
 
 use crate::support::{Folder, Reply, Server};
 
-/// Posts, expects a 200, and compares the fields given.
+/// Sends a POST, expects a 200, and compares the given fields.
 fn check(server: &Server, path: &str, body: &str, expected: &Value) -> Reply {
     let reply = server.post(path, body);
     assert_eq!(reply.status, 200, "{path} {body}: {}", reply.body);
@@ -32,12 +32,12 @@ fn a_check_answers_as_documented_to_the_byte() {
         assert_eq!(reply.header(name), Some(value), "{name}");
     }
     let reset: u64 = reply.header("x-ratelimit-reset").unwrap().parse().unwrap();
-    assert!(reset > 1_700_000_000, "{reset} is no time in epoch seconds");
+    assert!(reset > 1_700_000_000, "{reset} is not in epoch seconds");
     assert_eq!(reply.header("retry-after"), None);
 }
 
 #[test]
-fn a_window_ends_at_its_edge_and_not_a_second_later() {
+fn a_window_resets_at_its_end_and_not_a_second_later() {
     let folder = Folder::new();
     let config = "policies: { edge: { algorithm: fixed-window, limit: 5/h } }";
     let config = folder.write("tidegate.yaml", config);
@@ -54,7 +54,7 @@ fn a_window_ends_at_its_edge_and_not_a_second_later() {
 }
 
 #[test]
-fn a_limit_of_ones_own_counts_as_the_policy_does() {
+fn an_override_counts_with_the_algorithm_of_the_policy() {
     let folder = Folder::new();
     let config = "policies: { log: { algorithm: sliding-log, limit: 5/h }, budget: { algorithm: quota, limit: 5, every: day } }";
     let config = folder.write("tidegate.yaml", config);
@@ -74,9 +74,9 @@ fn a_limit_of_ones_own_counts_as_the_policy_does() {
         server.send("DELETE", &path, &[], b"");
         assert_eq!(left(policy, 4), 1);
         assert_eq!(set(policy, limit).status, 204, "{policy} {limit}");
-        assert_eq!(left(policy, 1), 2, "{policy} {limit}: what was used stays used");
+        assert_eq!(left(policy, 1), 2, "{policy} {limit}: the usage is kept");
     }
-    for (policy, limit, said) in [
+    for (policy, limit, output) in [
         ("log", "7", "has no time unit"),
         ("budget", r#""7/day""#, "expected a whole number"),
         ("budget", "true", "a limit like"),
@@ -84,12 +84,12 @@ fn a_limit_of_ones_own_counts_as_the_policy_does() {
     ] {
         let reply = set(policy, limit);
         assert_eq!((reply.status, &reply.json()["field"]), (400, &json!("limit")), "{reply:?}");
-        assert!(reply.body.contains(said), "{reply:?}");
+        assert!(reply.body.contains(output), "{reply:?}");
     }
 }
 
 #[test]
-fn every_operation_does_what_it_says() {
+fn every_operation_works() {
     let server = Server::start();
     let login = r#"{"policy":"login","key":"ann","cost":3}"#;
     for (path, body, expected) in [
@@ -126,7 +126,7 @@ fn every_operation_does_what_it_says() {
 }
 
 #[test]
-fn a_refusal_says_when_to_come_back() {
+fn a_refusal_has_a_retry_time() {
     let server = Server::start();
     let all = r#"{"policy":"login","key":"ann","cost":5}"#;
     check(&server, "/v1/check", all, &json!({"allowed": true}));
@@ -143,7 +143,7 @@ fn a_refusal_says_when_to_come_back() {
 }
 
 #[test]
-fn what_will_never_be_allowed_says_so() {
+fn a_cost_above_the_limit_has_no_retry_time() {
     let server = Server::start();
     let body = r#"{"policy":"api","key":"ann","cost":21}"#;
     let expected = json!({"allowed": false, "retry_after_ms": null, "remaining": 20});
@@ -179,7 +179,7 @@ fn reservations_queue_and_then_refuse() {
 }
 
 #[test]
-fn a_batch_is_answered_in_order_each_on_its_own() {
+fn a_batch_is_answered_in_order_and_each_check_separately() {
     let server = Server::start();
     let body = r#"{"checks":[
         {"policy":"login","key":"ann","cost":4},
@@ -197,7 +197,7 @@ fn a_batch_is_answered_in_order_each_on_its_own() {
 }
 
 #[test]
-fn a_batch_tells_the_headers_that_single_checks_are_answered_with() {
+fn a_batch_can_include_the_headers_of_single_checks() {
     let names = [
         "ratelimit-policy",
         "ratelimit",
@@ -209,22 +209,22 @@ fn a_batch_tells_the_headers_that_single_checks_are_answered_with() {
         [("login", 4), ("login", 4), ("login", 6), ("plan", 1)]
             .map(|(policy, cost)| format!(r#"{{"policy":"{policy}","key":"{who}","cost":{cost}}}"#))
     };
-    // The wait of a refusal has some chance in it, and times may differ by a second.
-    let told = |name: &str, value: Option<&str>| match name {
+    // The retry time of a refusal has jitter, and other times may differ by a second.
+    let normalised = |name: &str, value: Option<&str>| match name {
         "retry-after" => value.map(|_| String::new()),
         _ => value.map(|value| value.split(";t=").next().unwrap_or_default().to_owned()),
     };
     let server = Server::start();
     let alone = questions("ann").map(|body| {
         let reply = server.post("/v1/check", &body);
-        names.map(|name| told(name, reply.header(name)))
+        names.map(|name| normalised(name, reply.header(name)))
     });
     let batch = format!(r#"{{"headers":true,"checks":[{}]}}"#, questions("ben").join(","));
     let decisions = server.post("/v1/check/batch", &batch).json()["decisions"].clone();
     let together = [0, 1, 2, 3].map(|index| {
         let headers = &decisions[index]["headers"];
         assert!(headers["x-ratelimit-reset"].is_string());
-        names.map(|name| told(name, headers[name].as_str()))
+        names.map(|name| normalised(name, headers[name].as_str()))
     });
     assert_eq!(together, alone);
     let retry_after = |index: usize| together[index][4].is_some();
@@ -261,7 +261,7 @@ fn policies_are_shown_by_name() {
 }
 
 #[test]
-fn health_and_page_are_there() {
+fn health_check_and_dashboard_are_served() {
     let server = Server::start();
     let health = server.get("/healthz");
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
@@ -282,7 +282,7 @@ fn the_content_type_does_not_matter() {
 }
 
 #[test]
-fn requests_may_follow_each_other_on_one_connection() {
+fn a_connection_can_be_reused() {
     let server = Server::start();
     let body = r#"{"policy":"login","key":"ann"}"#;
     let request = |close: &str| {

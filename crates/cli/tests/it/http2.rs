@@ -1,4 +1,4 @@
-//! HTTP/2, with other people's clients and with floods of frames.
+//! HTTP/2, with third-party clients and with floods of frames.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,13 +13,13 @@ const POLICIES: &str = "policies: { api: { limit: 100/min, burst: 20 } }\n";
 const VERSION: [&str; 2] = ["-w", "\n%{http_version} %{http_code}"];
 
 #[test]
-fn one_port_speaks_both_versions() {
+fn one_port_serves_both_http_versions() {
     let server = Server::start();
     let url = format!("{}/v1/check", server.url());
     for (args, version) in [(&["--http1.1"][..], "1.1"), (&["--http2-prior-knowledge"], "2")] {
-        let said = curl(&[args, &VERSION, &["-d", CHECK, &url]].concat());
-        assert!(said.ends_with(&format!("\n{version} 200")), "{said}");
-        assert!(said.contains(r#""allowed":true"#), "{said}");
+        let output = curl(&[args, &VERSION, &["-d", CHECK, &url]].concat());
+        assert!(output.ends_with(&format!("\n{version} 200")), "{output}");
+        assert!(output.contains(r#""allowed":true"#), "{output}");
     }
     let missing = curl(
         &[&["--http2-prior-knowledge"][..], &VERSION, &[&format!("{}/nope", server.url())]]
@@ -32,13 +32,13 @@ fn one_port_speaks_both_versions() {
 }
 
 #[test]
-fn a_socket_speaks_both_versions() {
+fn a_unix_socket_serves_both_http_versions() {
     let folder = Folder::new();
     let (_program, socket) = on_socket(&folder, POLICIES);
     for args in [&["--http1.1"][..], &["--http2-prior-knowledge"]] {
         let socket = ["--unix-socket", &*socket];
-        let said = curl(&[args, &socket, &["-d", CHECK, "http://tidegate/v1/check"]].concat());
-        assert!(said.contains(r#""allowed":true"#), "{said}");
+        let output = curl(&[args, &socket, &["-d", CHECK, "http://tidegate/v1/check"]].concat());
+        assert!(output.contains(r#""allowed":true"#), "{output}");
     }
 }
 
@@ -52,33 +52,33 @@ fn many_streams_on_few_connections_are_all_answered() {
         .arg(format!("{}/v1/check", server.url()))
         .output()
         .expect("cannot start h2load; `./dev clients` installs what the tests need");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(said.contains("5000 succeeded, 0 failed, 0 errored"), "{said}");
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(output.contains("5000 succeeded, 0 failed, 0 errored"), "{output}");
     assert_eq!(server.remaining("monthly", "ann"), 95_000);
 }
 
-/// Frames of HTTP/2 by hand: length, kind, flags, stream.
+/// An HTTP/2 frame: length, kind, flags, stream.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Says what HTTP/2 begins with, sends, and reads until the server ends it.
+/// Sends the HTTP/2 preface and `sent`, and reads until the server closes the connection.
 pub(crate) fn ended_by_server(mut stream: TcpStream, sent: &[u8]) -> Vec<u8> {
     let hello = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat();
     stream.write_all(&hello).unwrap();
-    // The server may end it before all is sent.
+    // The server may close the connection before everything is sent.
     let _ = stream.write_all(sent);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     answer
 }
 
-/// `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
+/// `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x` in HPACK.
 const GET_HEAD: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
 
 #[test]
-fn streams_that_are_taken_back_at_once_end_the_connection() {
+fn rapid_resets_end_the_connection() {
     let server = Server::start();
     let one = |stream: u32| {
         let head = frame(1, 0x5, stream, &GET_HEAD);
@@ -90,9 +90,9 @@ fn streams_that_are_taken_back_at_once_end_the_connection() {
 }
 
 #[test]
-fn a_head_without_an_end_is_not_kept() {
+fn an_endless_head_ends_the_connection() {
     let server = Server::start();
-    // A literal header of 8 KiB, and continuations of the same, for ever.
+    // A literal header of 8 KiB, repeated in continuation frames.
     let long = [&[0x00, 0x01, b'a', 0x7f, 0x81, 0x3f][..], &[b'x'; 8192]].concat();
     let mut flood = frame(1, 0x0, 1, &GET_HEAD);
     for _ in 0..2000 {
@@ -103,7 +103,7 @@ fn a_head_without_an_end_is_not_kept() {
 }
 
 #[test]
-fn a_load_balancer_names_the_client() {
+fn the_proxy_protocol_names_the_client() {
     let folder = Folder::new();
     let port = free_port();
     let config = format!(
@@ -129,11 +129,11 @@ fn a_load_balancer_names_the_client() {
         answer.get(..12).unwrap_or_default().to_owned()
     };
     assert_eq!(send("PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"), "HTTP/1.1 403", "from elsewhere");
-    assert_eq!(send(""), "", "without a header there is no connection");
+    assert_eq!(send(""), "", "a connection without the header is closed");
 }
 
 #[test]
-fn who_is_not_believed_to_name_the_client_is_told_of_in_the_log_once() {
+fn an_untrusted_proxy_protocol_peer_is_logged_once() {
     let folder = Folder::new();
     let config = format!(
         "{POLICIES}client_ip: {{ trusted_proxies: [10.0.0.0/8] }}\n\
@@ -147,6 +147,6 @@ fn who_is_not_believed_to_name_the_client_is_told_of_in_the_log_once() {
     }
     assert_eq!(server.stop("TERM").code(), Some(0));
     let log = std::fs::read_to_string(log).unwrap();
-    let told = log.matches("only peers in client_ip.trusted_proxies may connect").count();
-    assert_eq!(told, 1, "{log}");
+    let lines = log.matches("only peers in client_ip.trusted_proxies may connect").count();
+    assert_eq!(lines, 1, "{log}");
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/check` over HTTP/1.1 as it is on the wire: in pieces, several at once, while the server ends.
+//! `POST /v1/check` over HTTP/1.1 on the wire: in pieces, pipelined, and during a shutdown.
 
 use std::io::{Read, Write};
 
@@ -6,24 +6,24 @@ use crate::support::{DEADLINE, Server};
 
 const PLAIN: &str = "";
 const UNUSUAL: &str = "te: trailers\r\n";
-/// Has the server close, once it has answered all that was sent before.
-const GOODBYE: &str = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+/// Lets the server close the connection after it has answered all requests before.
+const CLOSE: &str = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
 fn check(header: &str, body: &str) -> String {
     let length = body.len();
     format!("POST /v1/check HTTP/1.1\r\nhost: a\r\n{header}content-length: {length}\r\n\r\n{body}")
 }
 
-/// All that a server says to requests sent at once, without what the time of day makes of it.
+/// The answers to pipelined requests, without parts that depend on the time.
 fn answers(server: &Server, requests: &[String]) -> Vec<String> {
-    let said = server.raw((requests.concat() + GOODBYE).as_bytes());
+    let output = server.raw((requests.concat() + CLOSE).as_bytes());
     let timeless =
         |line: &&str| !line.starts_with("date: ") && !line.starts_with("x-ratelimit-reset: ");
-    said.lines().filter(timeless).map(str::to_owned).collect()
+    output.lines().filter(timeless).map(str::to_owned).collect()
 }
 
 #[test]
-fn a_header_that_means_nothing_changes_no_answer() {
+fn an_irrelevant_header_changes_no_answer() {
     let bodies = [
         r#"{"policy":"api","key":"a"}"#,
         r#"{"policy":"api","key":"b","cost":7}"#,
@@ -35,11 +35,11 @@ fn a_header_that_means_nothing_changes_no_answer() {
         "",
         "[]",
     ];
-    let said = |header| {
+    let output = |header| {
         let requests: Vec<_> = bodies.iter().map(|body| check(header, body)).collect();
         answers(&Server::start(), &requests)
     };
-    let (plain, unusual) = (said(PLAIN), said(UNUSUAL));
+    let (plain, unusual) = (output(PLAIN), output(UNUSUAL));
     assert_eq!(plain, unusual);
     let plain = plain.join("\n");
     let statuses: Vec<_> = plain.split("HTTP/1.1 ").skip(1).map(|it| &it[..3]).collect();
@@ -47,25 +47,25 @@ fn a_header_that_means_nothing_changes_no_answer() {
 }
 
 #[test]
-fn a_refusal_says_when_to_come_back() {
+fn a_refusal_has_a_retry_time() {
     let server = Server::start();
     let spent = check(PLAIN, r#"{"policy":"api","key":"a","cost":20}"#);
-    let said = answers(&server, &[spent, check(PLAIN, r#"{"policy":"api","key":"a"}"#)]);
-    assert!(said.iter().any(|line| line == "retry-after: 1"), "{said:?}");
+    let output = answers(&server, &[spent, check(PLAIN, r#"{"policy":"api","key":"a"}"#)]);
+    assert!(output.iter().any(|line| line == "retry-after: 1"), "{output:?}");
 }
 
 #[test]
-fn a_check_that_comes_in_pieces_is_one_check() {
+fn a_check_in_pieces_is_one_check() {
     let server = Server::start();
     let mut stream = server.connect();
     stream.set_nodelay(true).unwrap();
-    let request = check(PLAIN, r#"{"policy":"api","key":"a"}"#) + GOODBYE;
+    let request = check(PLAIN, r#"{"policy":"api","key":"a"}"#) + CLOSE;
     for piece in request.as_bytes().chunks(7) {
         stream.write_all(piece).unwrap();
     }
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    assert!(said.contains(r#""remaining":19"#) && said.ends_with("ok\n"), "{said}");
+    let mut output = String::new();
+    stream.read_to_string(&mut output).unwrap();
+    assert!(output.contains(r#""remaining":19"#) && output.ends_with("ok\n"), "{output}");
     assert_eq!(server.remaining("api", "a"), 19);
 }
 
@@ -75,27 +75,30 @@ fn checks_sent_together_are_answered_in_order_and_once_each() {
     let keys = ["a", "b", "a", "c", "a"];
     let body = |key: &&str| format!(r#"{{"policy":"api","key":"{key}"}}"#);
     let requests: Vec<_> = keys.iter().map(|key| check(PLAIN, &body(key))).collect();
-    let said = answers(&server, &requests).join("\n");
-    let left: Vec<_> = said
+    let output = answers(&server, &requests).join("\n");
+    let left: Vec<_> = output
         .match_indices("x-ratelimit-remaining: ")
-        .map(|(at, name)| &said[at + name.len()..at + name.len() + 2])
+        .map(|(at, name)| &output[at + name.len()..at + name.len() + 2])
         .collect();
     assert_eq!(left, ["19", "19", "18", "19", "17"]);
 }
 
 #[test]
-fn whoever_waits_is_let_go_when_the_server_ends() {
+fn a_stopping_server_answers_and_closes_kept_connections() {
     let mut server = Server::start();
     let mut stream = server.connect();
     stream.write_all(check(PLAIN, r#"{"policy":"api","key":"a"}"#).as_bytes()).unwrap();
     let mut some = [0; 1024];
     assert!(stream.read(&mut some).unwrap() > 0);
     server.signal("TERM");
-    // While it ends it still answers, and says that it is the last time.
+    // A stopping server still answers, with `connection: close`.
     stream.write_all(check(PLAIN, r#"{"policy":"api","key":"a"}"#).as_bytes()).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 200 OK") && said.contains(r#""remaining":18"#), "{said}");
+    let mut output = String::new();
+    stream.read_to_string(&mut output).unwrap();
+    assert!(
+        output.starts_with("HTTP/1.1 200 OK") && output.contains(r#""remaining":18"#),
+        "{output}"
+    );
     assert!(server.ended().success());
 }

@@ -1,8 +1,8 @@
-//! Bad input: which status, which field, and that it costs nothing.
+//! Bad input: the status, the field, and that nothing is charged.
 
 use crate::support::{Reply, Server};
 
-/// Expects a problem; `field` is empty where none is to blame.
+/// Expects a problem; `field` is empty if it names none.
 fn check(reply: &Reply, status: u16, field: &str, detail: &str, sent: &str) {
     assert_eq!(reply.status, status, "{sent}: {}", reply.body);
     assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{sent}");
@@ -57,7 +57,7 @@ const CHECK_ROWS: [Row; 38] = [
     (r#"{"policy":"api","key":"k","cost":{}}"#, 400, "cost", "expected an integer"),
 ];
 
-/// What is no whole number from 0 to 2^53.
+/// Values that are not integers from 0 to 2^53.
 const BAD_COSTS: [&str; 12] = [
     "NaN",
     "nan",
@@ -85,7 +85,7 @@ fn bad_input_names_its_field_and_costs_nothing() {
 }
 
 #[test]
-fn a_cost_is_a_whole_number_or_nothing_happens() {
+fn a_cost_that_is_no_integer_charges_nothing() {
     let server = Server::start();
     for cost in BAD_COSTS {
         for policy in ["api", "export"] {
@@ -98,7 +98,7 @@ fn a_cost_is_a_whole_number_or_nothing_happens() {
 }
 
 #[test]
-fn reserve_wants_a_leaky_bucket() {
+fn reserve_requires_a_leaky_bucket() {
     let server = Server::start();
     for (body, status, field, detail) in [
         (r#"{"policy":"api","key":"k"}"#, 400, "policy", "/v1/check"),
@@ -112,7 +112,7 @@ fn reserve_wants_a_leaky_bucket() {
 }
 
 #[test]
-fn a_batch_with_a_bad_element_charges_nobody() {
+fn a_batch_with_a_bad_element_charges_nothing() {
     let server = Server::start();
     let good = r#"{"policy":"api","key":"k"}"#;
     for (bad, status, field) in [
@@ -144,7 +144,7 @@ fn a_batch_with_a_bad_element_charges_nobody() {
 }
 
 #[test]
-fn paths_and_methods_are_told_apart() {
+fn unknown_paths_are_404_and_wrong_methods_405() {
     let server = Server::start();
     for (method, path, status, allow) in [
         ("GET", "/nope", 404, None),
@@ -164,7 +164,7 @@ fn paths_and_methods_are_told_apart() {
 }
 
 #[test]
-fn a_body_above_the_bound_is_refused_with_an_answer() {
+fn a_too_large_body_gets_an_error_response() {
     let server = Server::start();
     let small = r#"{"policy":"login","key":"k"}"#;
     let padded = |bytes: usize| small.to_owned() + &" ".repeat(bytes - small.len());
@@ -186,7 +186,7 @@ fn a_body_above_the_bound_is_refused_with_an_answer() {
 }
 
 #[test]
-fn long_input_is_not_repeated_whole() {
+fn long_input_is_truncated_in_errors() {
     let server = Server::start();
     let long = "x".repeat(60_000);
     for body in [
@@ -225,7 +225,7 @@ fn reset_is_for_this_machine_only() {
 }
 
 #[test]
-fn broken_framing_is_refused_and_the_server_lives() {
+fn broken_framing_is_refused_and_the_server_keeps_running() {
     let server = Server::start();
     for request in [
         "nonsense\r\n\r\n",

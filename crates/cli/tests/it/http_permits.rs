@@ -1,4 +1,4 @@
-//! Places that are held over the wire, services that are observed, and what is only for those who run it.
+//! Concurrency permits, observations of services, and admin calls over HTTP.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn permit(reply: &Reply) -> Option<String> {
 }
 
 #[test]
-fn places_are_held_until_they_are_given_back() {
+fn permits_are_held_until_they_are_released() {
     let server = Server::start();
     let acquire = || server.post("/v1/acquire", REPORT);
     let (first, second, third) = (acquire(), acquire(), acquire());
@@ -29,13 +29,13 @@ fn places_are_held_until_they_are_given_back() {
     for _ in 0..2 {
         let released = release(&first);
         assert_eq!((released.status, released.body.as_str()), (200, r#"{"released":true}"#));
-        assert_eq!(server.remaining("report", "ann"), 1, "twice is once");
+        assert_eq!(server.remaining("report", "ann"), 1, "a second release changes nothing");
     }
     assert!(permit(&acquire()).is_some());
 }
 
 #[test]
-fn several_places_come_back_together_from_every_store() {
+fn several_permits_are_released_together_in_every_store() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
     let in_redis = format!("store: {{ url: \"{}\", deadline: 10s }}\n", redis.url());
     for store in ["", &in_redis] {
@@ -53,7 +53,7 @@ fn several_places_come_back_together_from_every_store() {
 }
 
 #[test]
-fn what_cannot_be_held_is_said() {
+fn invalid_permit_requests_are_refused() {
     let server = Server::start();
     for (path, body, status, field) in [
         ("/v1/acquire", r#"{"policy":"api","key":"k"}"#, 400, "policy"),
@@ -157,7 +157,7 @@ fn bad_observations_are_not_counted() {
 }
 
 #[test]
-fn the_status_says_what_runs() {
+fn the_status_describes_the_running_server() {
     let status = Server::start().get("/v1/status").json();
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!((&status["store"], &status["nodes"]), (&json!("memory"), &json!(1)));
@@ -166,7 +166,7 @@ fn the_status_says_what_runs() {
 }
 
 #[test]
-fn a_token_opens_what_changes_things_and_is_never_repeated() {
+fn admin_calls_need_the_token_which_is_never_printed() {
     let folder = Folder::new();
     let config = "policies: { api: { limit: 100/min } }\nadmin: { token: correct-horse-battery }\n";
     let server = Server::with_config(&folder, config);
@@ -191,7 +191,7 @@ fn a_token_opens_what_changes_things_and_is_never_repeated() {
 }
 
 #[test]
-fn overrides_are_set_shown_and_taken_back() {
+fn overrides_are_set_shown_and_removed() {
     let server = Server::start();
     let send = |method: &str, path: &str, body: &str| {
         server.send(method, &format!("/v1/overrides{path}"), &[], body.as_bytes())
@@ -213,7 +213,7 @@ fn overrides_are_set_shown_and_taken_back() {
 }
 
 #[test]
-fn overrides_that_make_no_sense_are_not_kept() {
+fn invalid_overrides_are_refused() {
     let server = Server::start();
     for (path, body, status, field) in [
         ("/apj/k", r#"{"limit":"5/s"}"#, 404, "policy"),

@@ -8,7 +8,7 @@ use crate::markdown::{Page, pages};
 use crate::programs::root;
 
 /// The problem with a link of a page, if there is one.
-fn trouble(page: &Page, link: &str) -> Option<String> {
+fn problem(page: &Page, link: &str) -> Option<String> {
     if ["http://", "https://", "mailto:"].iter().any(|scheme| link.starts_with(scheme)) {
         return None;
     }
@@ -33,13 +33,13 @@ fn anchor_trouble(target: &Path, anchor: &str) -> Option<String> {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn there_is_no_dead_link() {
     let (mut dead, mut count) = (Vec::new(), 0);
     for page in pages() {
         for (line, link) in page.links() {
             count += 1;
             let problem =
-                trouble(&page, link).map(|why| format!("{}:{line}: {link}: {why}", page.name));
+                problem(&page, link).map(|why| format!("{}:{line}: {link}: {why}", page.name));
             dead.extend(problem);
         }
     }
@@ -50,10 +50,10 @@ fn every_link_leads_somewhere() {
 #[test]
 fn a_dead_link_is_noticed() {
     let page = Page { name: "docs/README.md".to_owned(), text: String::new() };
-    assert_eq!(trouble(&page, "redis.md#sizing"), None);
-    assert_eq!(trouble(&page, "../deploy/nginx/tidegate.conf"), None);
+    assert_eq!(problem(&page, "redis.md#sizing"), None);
+    assert_eq!(problem(&page, "../deploy/nginx/tidegate.conf"), None);
     for dead in ["rediss.md", "redis.md#size", "#nothing", "../deploy/nothing"] {
-        assert!(trouble(&page, dead).is_some(), "{dead}");
+        assert!(problem(&page, dead).is_some(), "{dead}");
     }
 }
 
@@ -65,7 +65,7 @@ fn indexed() -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn every_page_can_be_found_from_the_index() {
+fn the_index_links_to_every_page() {
     let (index, here) = (root().join("docs/README.md"), root().join("docs"));
     let mut pages: Vec<_> = fs::read_dir(here).unwrap().map(|it| it.unwrap().path()).collect();
     pages.retain(|path| path.extension().is_some_and(|it| it == "md") && *path != index);
@@ -80,7 +80,7 @@ fn every_page_can_be_found_from_the_index() {
 
 /// Alerts, dashboards and comments of deployment files name headings as `docs/PAGE.md#heading`; these must exist.
 #[test]
-fn every_page_that_deployments_name_is_there() {
+fn pages_named_by_deployment_files_exist() {
     let mut folders = vec![root().join("deploy")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -104,7 +104,7 @@ fn check_mentions(path: &Path) {
             continue;
         }
         let target = root().join("docs").join(page);
-        assert!(target.exists(), "{}: docs/{page} is not there", path.display());
+        assert!(target.exists(), "{}: docs/{page} does not exist", path.display());
         assert_eq!(anchor_trouble(&target, anchor), None, "{}", path.display());
     }
 }

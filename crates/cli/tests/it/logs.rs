@@ -1,4 +1,4 @@
-//! What is logged of decisions: a few lines, nobody's key, and never at a decision's cost.
+//! Log lines about decisions: rate-limited, without keys, and without delaying a decision.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::support::{Folder, Server, tidegate};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A server whose log goes to a file.
+/// A server that logs to a file.
 struct Logged {
     server: Server,
     path: std::path::PathBuf,
@@ -64,7 +64,7 @@ fn a_flood_of_refusals_is_a_few_lines_without_a_key() {
 }
 
 #[test]
-fn a_full_queue_is_a_refusal_as_any() {
+fn a_full_queue_is_logged_like_any_refusal() {
     let folder = Folder::new();
     let text = "policies: { queue: { algorithm: leaky-bucket, limit: 1/h, max_wait: 1s } }";
     let config = folder.write("tidegate.yaml", text);
@@ -79,7 +79,7 @@ fn a_full_queue_is_a_refusal_as_any() {
 }
 
 #[test]
-fn a_line_names_the_trace_that_its_request_is_part_of() {
+fn a_log_line_has_the_trace_id_of_its_request() {
     let log = Logged::start("trace", &[]);
     let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
     for _ in 0..7 {
@@ -93,12 +93,12 @@ fn a_line_names_the_trace_that_its_request_is_part_of() {
 }
 
 #[test]
-fn what_is_decided_without_the_store_is_told() {
+fn decisions_without_the_store_are_logged() {
     let redis = RedisServer::start();
     let url = redis.url();
     let log = Logged::start("store", &["--store", &url]);
     redis.kill();
-    wait_until("it is told", DEADLINE, || {
+    wait_until("the failure is logged", DEADLINE, || {
         log.server.post("/v1/check", r#"{"policy":"api","key":"canary"}"#);
         !log.events("decided without the store").is_empty()
     });
@@ -109,7 +109,7 @@ fn what_is_decided_without_the_store_is_told() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_told_once_at_the_start_and_once_when_it_comes() {
+fn a_store_outage_is_logged_once_at_its_begin_and_once_at_its_end() {
     let redis = RedisServer::builder().password("sesame").start();
     redis.kill();
     let folder = Folder::new();
@@ -124,8 +124,8 @@ fn a_store_that_is_not_there_is_told_once_at_the_start_and_once_when_it_comes() 
         lines.filter(is_it).collect::<Vec<Value>>()
     };
     let (away, back) = ("the store does not serve", "the store serves again");
-    // Nobody has asked for anything yet.
-    wait_until("it is told", DEADLINE, || !events(away).is_empty());
+    // Before the first request.
+    wait_until("the outage is logged", DEADLINE, || !events(away).is_empty());
     let event = &events(away)[0];
     assert_eq!(event["level"], "WARN");
     assert_eq!(event["store"], format!("redis://{}", redis.address()));
@@ -136,16 +136,16 @@ fn a_store_that_is_not_there_is_told_once_at_the_start_and_once_when_it_comes() 
     redis.restart();
     wait_until("it is back", DEADLINE, || !events(back).is_empty());
     assert_eq!((events(away).len(), events(back).len()), (1, 1), "{}", log.text());
-    // The same while it runs.
+    // An outage while the server runs is logged in the same way.
     redis.kill();
-    wait_until("it is told again", DEADLINE, || events(away).len() == 2);
+    wait_until("the second outage is logged", DEADLINE, || events(away).len() == 2);
     assert!(!log.text().contains("sesame"), "{}", log.text());
 }
 
 #[test]
-fn a_store_that_is_there_is_no_news() {
+fn a_healthy_store_is_not_logged() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
-    // However slow the machine is.
+    // With a long deadline, because the machine may be slow.
     let store = format!("store: {{ url: \"{}\", deadline: 5s, breaker: false }}\n", redis.url());
     let config = folder.write("tidegate.yaml", store + "policies: { api: 5/s }");
     let mut log = Logged::start("present", &["-c", &config]);
@@ -155,8 +155,8 @@ fn a_store_that_is_there_is_no_news() {
     assert!(!log.text().contains("the store"), "{}", log.text());
 }
 
-/// Refusals enough to fill whatever takes the lines.
-fn serves_on(server: &Server) {
+/// Causes enough refusals to fill any log buffer, and expects an answer to every request.
+fn keeps_serving(server: &Server) {
     for _ in 0..50 {
         let reply = server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#);
         assert_eq!(reply.status, 200, "{}", reply.body);
@@ -164,21 +164,21 @@ fn serves_on(server: &Server) {
 }
 
 #[test]
-fn a_log_disk_that_is_full_costs_lines_and_no_decision() {
+fn a_full_log_disk_loses_lines_and_delays_no_decision() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
     let mut server = Server::launched(command.stderr(full));
-    serves_on(&server);
+    keeps_serving(&server);
     assert_eq!(server.stop("TERM").code(), Some(0));
 }
 
 #[test]
-fn a_log_that_nobody_reads_costs_lines_and_no_decision() {
+fn an_unread_log_pipe_loses_lines_and_delays_no_decision() {
     let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0"]);
     let (_unread, mut pipe) = std::io::pipe().unwrap();
-    // All that a pipe holds: the first line is one too many.
+    // The pipe is full, so that even the first line does not fit.
     pipe.write_all(&vec![b' '; 64 << 10]).unwrap();
     let mut server = Server::launched(command.stderr(pipe));
-    serves_on(&server);
+    keeps_serving(&server);
     assert_eq!(server.stop("TERM").code(), Some(0));
 }

@@ -1,4 +1,4 @@
-//! The real binary, from outside: its HTTP API, its command line, its exit codes.
+//! Tests of the real binary: its doors, its command line, its exit codes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod adaptive;
@@ -47,8 +47,8 @@ mod prometheus;
 mod proxies;
 mod proxy;
 mod proxy_bodies;
+mod proxy_capacity;
 mod proxy_http2;
-mod proxy_places;
 mod proxy_smuggling;
 mod proxy_support;
 mod proxy_upgrade;
@@ -68,12 +68,12 @@ mod rls;
 mod rls_envoy;
 mod rls_flood;
 mod rls_grpc;
-mod rls_told;
+mod rls_metrics;
 mod serve;
 mod serve_redis;
 mod simulate;
 mod simulations;
-mod store_gone;
+mod store_outage;
 mod support;
 mod systemd;
 mod tls;

@@ -1,4 +1,4 @@
-//! Manifests of Kubernetes, held against each other and against the binary that they run.
+//! Kubernetes manifests: checks that they are consistent, and that the binary runs with them.
 
 use std::process::Stdio;
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::deploy::{documents, ran, tool};
 use crate::processes::{DEADLINE, wait_until};
 use crate::programs::{Program, curl};
-use crate::support::{Folder, Said, Server, run, tidegate};
+use crate::support::{CommandOutput, Folder, Server, run, tidegate};
 
-/// What the schemas of a version of Kubernetes find wrong. They have none for what others have added.
+/// Validates manifests by the schemas of a Kubernetes version. Custom resources have no schema.
 pub(crate) fn against_schemas(text: &str, version: &str) -> Result<String, String> {
     let folder = Folder::new();
     let file = folder.write("manifests.yaml", text);
@@ -17,7 +17,7 @@ pub(crate) fn against_schemas(text: &str, version: &str) -> Result<String, Strin
     ran(validate.args(["--strict", "--quiet", "--no-warn", "-k", version, &file]))
 }
 
-/// All that is applied together.
+/// Manifests that are applied together.
 pub(crate) struct Manifests(Vec<Value>);
 
 impl Manifests {
@@ -30,11 +30,11 @@ impl Manifests {
     }
 
     pub(crate) fn only(&self, kind: &str) -> &Value {
-        let [it] = self.all(kind)[..] else { panic!("not one {kind}") };
+        let [it] = self.all(kind)[..] else { panic!("not exactly one {kind}") };
         it
     }
 
-    /// What a pod is made of.
+    /// The pod template.
     pub(crate) fn pod(&self) -> &Value {
         &self.only("Deployment")["spec"]["template"]["spec"]
     }
@@ -75,7 +75,7 @@ impl Manifests {
         assert!(labels.iter().all(|(name, value)| self.labels()[name] == *value), "{labels:?}");
     }
 
-    /// Nobody is more than they have to be, and every mount has its volume.
+    /// Pods have minimal privileges, and every mount has its volume.
     pub(crate) fn check_pods(&self) {
         self.selects(&self.only("Deployment")["spec"]["selector"]["matchLabels"]);
         let pod = self.pod();
@@ -93,11 +93,11 @@ impl Manifests {
             assert!(container["resources"]["requests"]["cpu"].is_string());
             for mount in container["volumeMounts"].as_array().unwrap() {
                 assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{mount}");
-                // A mount of a single file is never updated.
+                // Kubernetes never updates a mount of a single file.
                 assert!(mount["subPath"].is_null());
             }
         }
-        // Keys are capped at 256 MiB, in memory or while Redis is away: no flood of them may end the process.
+        // Keys are capped at 256 MiB, in memory or during a Redis outage: a flood of keys must not kill the process.
         let memory = self.container()["resources"]["limits"]["memory"].as_str().unwrap();
         let memory_mib = memory.strip_suffix("Mi").and_then(|mib| mib.parse::<u64>().ok());
         assert!(memory_mib >= Some(256 + 64), "{memory}");
@@ -105,7 +105,7 @@ impl Manifests {
         assert_eq!(map, self.only("ConfigMap")["metadata"]["name"].as_str());
     }
 
-    /// Services, the budget, the autoscaler and the spread are about these pods, and ports are those of the doors.
+    /// Services, disruption budget, autoscaler and topology spread select these pods, and ports are those of the doors.
     pub(crate) fn check_service(&self) {
         let config = self.config();
         let doors = config["listen"].as_object().unwrap();
@@ -125,8 +125,8 @@ impl Manifests {
         }
     }
 
-    /// The autoscaler scales them, and nobody else says how many; the network is closed.
-    pub(crate) fn check_hands_off(&self) {
+    /// Only the autoscaler sets the number of pods, and the network policy is closed.
+    pub(crate) fn check_scaling_and_network(&self) {
         let deployment = self.only("Deployment");
         assert!(deployment["spec"]["replicas"].is_null());
         let scaled = &self.only("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"];
@@ -141,14 +141,14 @@ impl Manifests {
         }
     }
 
-    /// Long enough for a balancer to look twice, and for everything to end.
+    /// The grace period is long enough for two health checks of a balancer and for the shutdown.
     pub(crate) fn check_stop(&self) {
         let drain_s = seconds(self.config()["drain"].as_str().unwrap_or("1s"));
-        let patience_s = self.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
-        assert!(patience_s >= drain_s + 20, "{drain_s} {patience_s}");
+        let grace_s = self.pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
+        assert!(grace_s >= drain_s + 20, "{drain_s} {grace_s}");
         if let Some(period_s) = self.container()["readinessProbe"]["periodSeconds"].as_u64() {
-            let looks = self.container()["readinessProbe"]["failureThreshold"].as_u64().unwrap();
-            assert!(drain_s >= looks * period_s, "{drain_s} {period_s} {looks}");
+            let checks = self.container()["readinessProbe"]["failureThreshold"].as_u64().unwrap();
+            assert!(drain_s >= checks * period_s, "{drain_s} {period_s} {checks}");
         }
     }
 
@@ -168,16 +168,16 @@ impl Manifests {
         assert_eq!(found[0]["metadata"]["labels"][job], "tidegate");
     }
 
-    /// Starts the real binary as the pod does, on other ports and without its Redis, and asks what its probes ask.
+    /// Starts the real binary as the pod does, on other ports and without its Redis, and runs its probes.
     pub(crate) fn run_and_probe(&self) {
         let folder = Folder::new();
         folder.write("url", "memory:");
         let here = folder.path("");
-        let placed = |text: &str| {
+        let with_test_paths = |text: &str| {
             let text = text.replace("/run/secrets/tidegate/", &here);
             text.replace("/run/tidegate/", &here)
         };
-        let config = folder.write("tidegate.yaml", placed(self.config_text()));
+        let config = folder.write("tidegate.yaml", with_test_paths(self.config_text()));
         assert_eq!(run(&["validate", &config]).code, Some(0), "{}", self.config_text());
         let container = self.container();
         let args = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
@@ -187,12 +187,12 @@ impl Manifests {
         if let Some(socket) =
             self.config()["listen"]["http"].as_str().unwrap().strip_prefix("unix:")
         {
-            let socket = placed(socket);
+            let socket = with_test_paths(socket);
             let _program = Program::start(&mut tidegate(&args), &folder);
-            wait_until("the startup probe is content", DEADLINE, || {
-                probed(&container["startupProbe"], &placed).code == Some(0)
+            wait_until("the startup probe succeeds", DEADLINE, || {
+                probed(&container["startupProbe"], &with_test_paths).code == Some(0)
             });
-            assert_eq!(probed(&container["livenessProbe"], &placed).code, Some(0));
+            assert_eq!(probed(&container["livenessProbe"], &with_test_paths).code, Some(0));
             let asked = [
                 "--unix-socket",
                 &socket,
@@ -221,10 +221,11 @@ impl Manifests {
 }
 
 /// Runs the command of a probe.
-fn probed(probe: &Value, placed: &impl Fn(&str) -> String) -> Said {
+fn probed(probe: &Value, with_test_paths: &impl Fn(&str) -> String) -> CommandOutput {
     let command = probe["exec"]["command"].as_array().unwrap();
     assert_eq!(command[0], "/usr/local/bin/tidegate");
-    let args: Vec<_> = command[1..].iter().map(|arg| placed(arg.as_str().unwrap())).collect();
+    let args: Vec<_> =
+        command[1..].iter().map(|arg| with_test_paths(arg.as_str().unwrap())).collect();
     run(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 

@@ -49,7 +49,7 @@ fn is_metric(word: &str) -> bool {
 }
 
 #[test]
-fn every_command_that_is_mentioned_is_there() {
+fn mentioned_commands_exist() {
     let (help, mut count) = (text_of("cli.md"), 0);
     for page in pages() {
         for (number, line) in page.prose() {
@@ -67,7 +67,7 @@ fn every_command_that_is_mentioned_is_there() {
 }
 
 #[test]
-fn every_metric_that_is_mentioned_is_there() {
+fn mentioned_metrics_exist() {
     let (list, mut count) = (text_of("metrics.md"), 0);
     for page in pages() {
         for word in page.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
@@ -81,7 +81,7 @@ fn every_metric_that_is_mentioned_is_there() {
 }
 
 #[test]
-fn the_runbook_knows_every_kind_of_error_of_the_store() {
+fn the_runbook_lists_every_kind_of_store_error() {
     let (server, runbook) = (Server::start(), text_of("runbook.md"));
     let metrics = server.get("/metrics").body;
     let series =
@@ -103,7 +103,7 @@ fn the_library_page_names_every_feature_of_the_crate() {
     assert!(names.len() > 5, "{names:?}");
     let page = text_of("library.md");
     let table = page.split("## Features of the crate").nth(1).unwrap();
-    // The store in Redis is a crate of its own, named below the table.
+    // The Redis store is a separate crate, named below the table.
     let is_ours = |name: &str| name != "default" && !name.starts_with("redis");
     for (name, _) in names.iter().filter(|(name, _)| is_ours(name)) {
         let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
@@ -112,7 +112,7 @@ fn the_library_page_names_every_feature_of_the_crate() {
 }
 
 #[test]
-fn what_is_not_there_is_noticed() {
+fn unknown_commands_and_metrics_are_noticed() {
     let (help, list) = (text_of("cli.md"), text_of("metrics.md"));
     for good in [
         "tidegate",

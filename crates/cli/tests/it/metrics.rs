@@ -1,4 +1,4 @@
-//! `GET /metrics`: what was done is what is told.
+//! `GET /metrics`: the counts match the requests.
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::support::Server;
@@ -8,7 +8,7 @@ fn check(server: &Server, policy: &str, key: &str) {
 }
 
 #[test]
-fn checks_are_counted_by_policy_and_how_they_ended() {
+fn checks_are_counted_by_policy_and_outcome() {
     let server = Server::start();
     (0..7).for_each(|_| check(&server, "login", "ann"));
     let requests = |status: &str| {
@@ -31,7 +31,7 @@ fn checks_are_counted_by_policy_and_how_they_ended() {
         ("tidegate_config_refused", 0.0),
         ("tidegate_store_errors_total{kind=\"timeout\"}", 0.0),
         (concat!("tidegate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
-        // The one that asks.
+        // The connection of this request.
         ("tidegate_connections{door=\"http\"}", 1.0),
     ] {
         assert_eq!(server.metric(series), Some(expected), "{series}");
@@ -42,7 +42,7 @@ fn checks_are_counted_by_policy_and_how_they_ended() {
 }
 
 #[test]
-fn only_what_spends_is_counted_and_every_check_of_a_batch_is() {
+fn only_takes_are_counted_and_each_check_of_a_batch_is() {
     let server = Server::start();
     let one = r#"{"policy":"api","key":"ann"}"#;
     for path in ["/v1/peek", "/v1/refund", "/v1/reset"] {
@@ -60,7 +60,7 @@ fn only_what_spends_is_counted_and_every_check_of_a_batch_is() {
 }
 
 #[test]
-fn neither_keys_nor_made_up_names_become_labels() {
+fn neither_keys_nor_unknown_policies_become_labels() {
     let server = Server::start();
     for number in 0..50 {
         check(&server, "api", &format!("canary-{number}"));
@@ -73,7 +73,7 @@ fn neither_keys_nor_made_up_names_become_labels() {
 }
 
 #[test]
-fn a_redis_that_fails_is_counted_by_what_was_wrong() {
+fn store_errors_are_counted_by_kind() {
     let redis = RedisServer::start();
     let server = Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--store", &redis.url()]);
     let by = |source: &str| {
@@ -86,7 +86,7 @@ fn a_redis_that_fails_is_counted_by_what_was_wrong() {
     });
     assert!(server.metric("redis_lua_duration_seconds_count").unwrap() >= 5.0);
     assert!(server.metric("redis_lua_duration_seconds_sum").unwrap() > 0.0);
-    assert_eq!(server.metric("tidegate_keys"), None, "nobody here knows");
+    assert_eq!(server.metric("tidegate_keys"), None, "a Redis store has no such count");
     redis.kill();
     wait_until("the breaker is open", DEADLINE, || {
         check(&server, "api", "ann");

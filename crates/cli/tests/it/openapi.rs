@@ -1,29 +1,29 @@
-//! Every example of `openapi.json`, against the real server.
+//! Runs every example of `openapi.json` against the real server.
 
 use serde_json::Value;
 
 use crate::support::Server;
 
-/// What an example answer has, the real one has too, of the same kind.
-pub(crate) fn same_shape(example: &Value, real: &Value, place: &str) {
+/// The real answer has all fields of the example, with the same types.
+pub(crate) fn same_shape(example: &Value, real: &Value, path: &str) {
     match (example, real) {
         (Value::Object(example), Value::Object(real)) => {
             for (name, value) in example {
                 let found =
-                    real.get(name).unwrap_or_else(|| panic!("{place}: no {name} in {real:?}"));
-                same_shape(value, found, &format!("{place}.{name}"));
+                    real.get(name).unwrap_or_else(|| panic!("{path}: no {name} in {real:?}"));
+                same_shape(value, found, &format!("{path}.{name}"));
             }
         }
         (Value::Array(example), Value::Array(real)) => {
-            assert_eq!(example.len(), real.len(), "{place}");
+            assert_eq!(example.len(), real.len(), "{path}");
             for (example, real) in example.iter().zip(real) {
-                same_shape(example, real, place);
+                same_shape(example, real, path);
             }
         }
         _ => assert_eq!(
             std::mem::discriminant(example),
             std::mem::discriminant(real),
-            "{place}: {example} and {real}"
+            "{path}: {example} and {real}"
         ),
     }
 }
@@ -39,7 +39,7 @@ fn path_with_examples(path: &str, operation: &Value) -> String {
     )
 }
 
-/// An answer that goes on for as long as somebody listens.
+/// Whether the answer is a stream without an end.
 fn is_endless(operation: &Value) -> bool {
     !operation["responses"]["200"]["content"]["text/event-stream"].is_null()
 }
@@ -51,7 +51,7 @@ fn every_example_works() {
     assert_eq!(document["openapi"], "3.1.0");
     let mut count = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
-        // What is shown or taken away has to be there first.
+        // PUT and POST come first: they create what GET shows and DELETE removes.
         let mut operations: Vec<_> = operations.as_object().unwrap().iter().collect();
         operations.retain(|(_, operation)| !is_endless(operation));
         operations.sort_by_key(|(method, _)| {
@@ -65,10 +65,11 @@ fn every_example_works() {
             let reply = server.send(&method, &target, &[], body.as_bytes());
             let responses = operation["responses"].as_object().unwrap();
             let status = reply.status.to_string();
-            let told = responses.get(&status);
-            let told = told.unwrap_or_else(|| panic!("{method} {target}: {status} {}", reply.body));
+            let documented = responses.get(&status);
+            let documented =
+                documented.unwrap_or_else(|| panic!("{method} {target}: {status} {}", reply.body));
             assert!(reply.status < 300, "{method} {target} {body}: {}", reply.body);
-            let example = &told["content"]["application/json"]["example"];
+            let example = &documented["content"]["application/json"]["example"];
             if !example.is_null() {
                 same_shape(example, &reply.json(), &target);
                 count += 1;
@@ -79,17 +80,17 @@ fn every_example_works() {
 }
 
 #[test]
-fn no_path_answers_a_method_that_is_not_told() {
+fn only_documented_methods_are_answered() {
     let server = Server::start();
     let document = server.get("/openapi.json").json();
     for (path, operations) in document["paths"].as_object().unwrap() {
-        let told = |method: &str| operations.get(method.to_lowercase());
-        let ends = |method: &&str| !told(method).is_some_and(is_endless);
+        let documented = |method: &str| operations.get(method.to_lowercase());
+        let ends = |method: &&str| !documented(method).is_some_and(is_endless);
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH"].into_iter().filter(ends) {
             let any = operations.as_object().unwrap().values().next().unwrap();
-            let target = path_with_examples(path, told(method).unwrap_or(any));
+            let target = path_with_examples(path, documented(method).unwrap_or(any));
             let is_there = server.send(method, &target, &[], b"").status != 405;
-            assert_eq!(is_there, told(method).is_some(), "{method} {target}");
+            assert_eq!(is_there, documented(method).is_some(), "{method} {target}");
         }
     }
 }

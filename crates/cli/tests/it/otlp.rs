@@ -1,4 +1,4 @@
-//! Spans and figures, as a collector receives them that nobody here wrote.
+//! Spans and metrics, as a third-party OpenTelemetry collector receives them.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -14,7 +14,7 @@ use crate::support::{Folder, Server, tidegate};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-/// A collector, ended when dropped.
+/// A collector, stopped when dropped.
 struct Collector {
     child: Child,
     _until: ChildStdin,
@@ -40,7 +40,7 @@ impl Collector {
         Self { _until: child.stdin.take().unwrap(), child, received, url }
     }
 
-    /// What arrives until there is something of it that is looked for.
+    /// Reads messages until `find` finds something in one.
     fn until<T>(&self, what: &str, find: impl Fn(&Value) -> Option<T>) -> T {
         wait_for(what, DEADLINE, || self.received.try_iter().find_map(|message| find(&message)))
     }
@@ -53,7 +53,7 @@ impl Drop for Collector {
     }
 }
 
-/// A server that sends to a collector, soon.
+/// A server that exports to a collector at a short interval.
 fn serve(folder: &Folder, url: &str) -> Server {
     let policies = "policies: { api: { algorithm: fixed-window, limit: 1/day } }\n";
     let config = format!("telemetry: {{ otlp: \"{url}\" }}\ndrain: 0s\n{policies}");
@@ -81,7 +81,7 @@ fn attribute(of: &Value, name: &str) -> Option<String> {
     Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-/// 16 or 32 hex digits, as base64, which bytes are in JSON.
+/// Converts 16 or 32 hex digits to base64, the encoding of bytes in JSON.
 fn base64(hex: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: Vec<u8> = hex
@@ -115,10 +115,10 @@ fn check(server: &Server, traceparent: Option<&str>) -> u16 {
 }
 
 #[test]
-fn a_check_that_is_traced_has_a_span_below_its_caller() {
+fn a_traced_check_has_a_span_with_the_caller_as_parent() {
     let (folder, collector) = (Folder::new(), Collector::start());
     let server = serve(&folder, &collector.url);
-    // Nobody asked for spans of these two.
+    // These two requests are not sampled.
     assert_eq!(check(&server, None), 200);
     assert_eq!(check(&server, Some(&traceparent("00"))), 200);
     assert_eq!(check(&server, Some(&traceparent("01"))), 200);
@@ -133,7 +133,7 @@ fn a_check_that_is_traced_has_a_span_below_its_caller() {
     assert!(!span.to_string().contains("ann"), "{span}");
     let time = |name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap();
     assert!(time("startTimeUnixNano") <= time("endTimeUnixNano"), "{span}");
-    // Over gRPC too, as Envoy sends it.
+    // The same over gRPC, as Envoy sends it.
     let (question, method) = (
         folder.write("question", question()),
         "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
@@ -159,7 +159,7 @@ fn a_check_that_is_traced_has_a_span_below_its_caller() {
     );
 }
 
-/// A figure of a message, by name and a label.
+/// The value of a metric in a message, by its name and a label.
 fn figure(message: &Value, name: &str, (label, value): (&str, &str)) -> Option<f64> {
     let metrics = all(message, &["resourceMetrics", "scopeMetrics", "metrics"]);
     let metric = metrics.into_iter().find(|metric| metric["name"] == name)?;
@@ -171,7 +171,7 @@ fn figure(message: &Value, name: &str, (label, value): (&str, &str)) -> Option<f
 }
 
 #[test]
-fn figures_are_those_of_the_page() {
+fn metrics_are_exported_under_the_names_of_the_page() {
     let (folder, collector) = (Folder::new(), Collector::start());
     let server = serve(&folder, &collector.url);
     for _ in 0..3 {
@@ -194,11 +194,11 @@ fn figures_are_those_of_the_page() {
 }
 
 #[test]
-fn what_is_left_is_sent_before_the_end() {
+fn a_shutdown_sends_pending_spans() {
     let (folder, collector) = (Folder::new(), Collector::start());
     let config =
         format!("telemetry: {{ otlp: \"{}\" }}\npolicies: {{ api: 5/h }}\n", collector.url);
-    // By itself it would send in five seconds at the earliest.
+    // The periodic export would take at least five seconds.
     let mut server = Server::with_config(&folder, &config);
     assert_eq!(check(&server, Some(&traceparent("01"))), 200);
     assert_eq!(server.stop("INT").code(), Some(0));
@@ -209,7 +209,7 @@ fn what_is_left_is_sent_before_the_end() {
 }
 
 #[test]
-fn a_collector_that_is_gone_or_hangs_costs_no_decision_and_no_end() {
+fn a_missing_or_hanging_collector_delays_no_decision_and_no_shutdown() {
     let folder = Folder::new();
     let hangs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for port in [free_port(), hangs.local_addr().unwrap().port()] {

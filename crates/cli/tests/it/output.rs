@@ -1,11 +1,11 @@
-//! What commands print: all of it, or an error. A reader who has read enough is none.
+//! Commands print everything or fail. A reader that closes the pipe early is not an error.
 
 use std::fs::OpenOptions;
 use std::process::Stdio;
 
 use crate::support::{Folder, tidegate};
 
-/// Commands that print much and need nobody.
+/// Commands with long output that need no server.
 const COMMANDS: [&[&str]; 8] = [
     &["bench", "--door", "embedded", "--requests", "100", "--warm-up", "0s"],
     &["completions", "bash"],
@@ -17,7 +17,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["simulate", "fleet", "--nodes", "2", "--duration", "1s"],
 ];
 
-/// What each exits with, and says to stderr.
+/// The exit code and the stderr of each command.
 fn printed_to(out: impl Fn() -> Stdio) -> Vec<(String, Option<i32>, String)> {
     let folder = Folder::new();
     let text =
@@ -40,22 +40,22 @@ fn printed_to(out: impl Fn() -> Stdio) -> Vec<(String, Option<i32>, String)> {
 }
 
 #[test]
-fn a_disk_that_is_full_is_an_error() {
+fn a_full_disk_is_an_error() {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap().into();
-    for (command, code, said) in printed_to(full) {
-        assert_eq!(code, Some(1), "{command}: {said}");
+    for (command, code, printed) in printed_to(full) {
+        assert_eq!(code, Some(1), "{command}: {printed}");
         assert!(
-            said.contains("cannot write to standard output: No space left"),
-            "{command}: {said}"
+            printed.contains("cannot write to standard output: No space left"),
+            "{command}: {printed}"
         );
     }
 }
 
 #[test]
-fn a_pipe_that_is_closed_is_none() {
-    // The reading end is gone at once.
+fn a_closed_pipe_is_not_an_error() {
+    // The reading end is closed at once.
     let closed = || std::io::pipe().unwrap().1.into();
-    for (command, code, said) in printed_to(closed) {
-        assert_eq!((code, said.as_str()), (Some(0), ""), "{command}");
+    for (command, code, printed) in printed_to(closed) {
+        assert_eq!((code, printed.as_str()), (Some(0), ""), "{command}");
     }
 }

@@ -168,7 +168,7 @@ fn read_safely(page: &Page) -> Result<usize, String> {
 }
 
 #[test]
-fn every_command_works_as_its_page_says() {
+fn every_command_of_the_pages_works() {
     let (pages, next) = (pages(), AtomicUsize::new(0));
     let (failures, count) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -190,7 +190,7 @@ fn every_command_works_as_its_page_says() {
 }
 
 #[test]
-fn a_block_that_is_wrong_or_left_out_is_noticed() {
+fn a_wrong_or_skipped_block_is_noticed() {
     let failure = |text: &str| {
         let page = Page { name: "page.md".to_owned(), text: text.to_owned() };
         read_safely(&page).err()
@@ -234,7 +234,7 @@ fn is_configuration(block: &Block) -> bool {
 }
 
 #[test]
-fn every_configuration_of_the_pages_is_right() {
+fn every_configuration_of_the_pages_is_valid() {
     let (folder, mut count) = (Folder::new(), 0);
     for page in pages() {
         let blocks = page.blocks();

@@ -6,8 +6,8 @@ use crate::support::{Server, run};
 #[test]
 fn the_playground_works_in_a_browser() {
     let server = Server::start();
-    let said = node(&["playground.mjs", "browser.mjs"], &[&server.url()]);
-    let (commands, claims): (Vec<_>, Vec<_>) = said.lines().partition(|it| it.starts_with("$ "));
+    let output = node(&["playground.mjs", "browser.mjs"], &[&server.url()]);
+    let (commands, claims): (Vec<_>, Vec<_>) = output.lines().partition(|it| it.starts_with("$ "));
     let expected = [
         "the golden numbers are shown",
         "sliders work by keyboard, and the numbers follow",
@@ -24,7 +24,7 @@ fn the_playground_works_in_a_browser() {
     assert_eq!(commands.len(), 6, "{commands:?}");
     for command in commands {
         let words: Vec<_> = command.strip_prefix("$ tidegate ").unwrap().split(' ').collect();
-        let said = run(&words);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{command}");
+        let output = run(&words);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{command}");
     }
 }

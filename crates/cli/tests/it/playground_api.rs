@@ -1,4 +1,4 @@
-//! `/v1/playground` from outside: the numbers of the command line, within bounds, for whoever asks.
+//! `/v1/playground`: the same numbers as on the command line, with bounds on every input.
 
 use std::{fs, thread};
 
@@ -21,7 +21,7 @@ fn of<'a>(rows: &'a Value, name: &str, value: &str) -> &'a Value {
 }
 
 #[test]
-fn the_golden_numbers_are_those_of_the_simulations() {
+fn the_api_returns_the_golden_numbers() {
     let server = Server::start();
     let lag = answer(&server, "sync-lag", &json!({"nodes":3,"limit":60,"interval_ms":400}));
     assert_eq!(of(&lag["ways"], "way", "naive")["admitted"], 108);
@@ -38,7 +38,7 @@ fn the_golden_numbers_are_those_of_the_simulations() {
     assert!(goodput("default + cap 32") > 380.0 && goodput("none") < 40.0, "{spike}");
 }
 
-/// An experiment, what is sent, and the same on the command line.
+/// An experiment, its request body, and the same arguments on the command line.
 type Pair = (&'static str, &'static str, &'static [&'static str]);
 
 const PAIRS: [Pair; 5] = [
@@ -70,12 +70,12 @@ const PAIRS: [Pair; 5] = [
 ];
 
 #[test]
-fn every_number_is_that_of_the_command_line() {
+fn the_api_and_the_command_line_return_the_same_numbers() {
     let server = Server::start();
     for (what, sent, args) in PAIRS {
-        let said = run(&[&["simulate", what, "--json"], args].concat());
-        assert_eq!(said.code, Some(0), "{what}: {}", said.stderr);
-        let printed: Value = serde_json::from_str(&said.stdout).unwrap();
+        let output = run(&[&["simulate", what, "--json"], args].concat());
+        assert_eq!(output.code, Some(0), "{what}: {}", output.stderr);
+        let printed: Value = serde_json::from_str(&output.stdout).unwrap();
         let answered = answer(&server, what, &serde_json::from_str(sent).unwrap());
         assert_eq!(answered, printed, "{what}");
         assert_eq!(answer(&server, what, &serde_json::from_str(sent).unwrap()), printed, "{what}");
@@ -83,7 +83,7 @@ fn every_number_is_that_of_the_command_line() {
 }
 
 #[test]
-fn an_overload_is_that_of_the_command_line_with_its_course() {
+fn the_overload_api_matches_the_command_line_and_adds_a_time_series() {
     let server = Server::start();
     let args = ["simulate", "overload", "--scenario", "burst", "--seeds", "2", "--json"];
     let printed: Value = serde_json::from_str(&run(&args).stdout).unwrap();
@@ -98,7 +98,7 @@ fn an_overload_is_that_of_the_command_line_with_its_course() {
     assert_eq!(answered["possible"], block["possible"]);
 }
 
-/// What is sent where, the field that is to blame, and a part of what is said.
+/// The experiment, its request body, the field in the error, and a part of its detail.
 const BAD: [(&str, &str, &str, &str); 22] = [
     ("boundary", r#"{"limit":0}"#, "limit", "1 to 10000"),
     ("boundary", r#"{"limit":10001}"#, "limit", "1 to 10000"),
@@ -144,13 +144,13 @@ fn bad_input_names_the_field_and_what_is_allowed() {
 }
 
 #[test]
-fn the_ranges_that_are_told_are_those_that_hold() {
+fn the_listed_ranges_are_enforced() {
     let server = Server::start();
-    let told = server.get("/v1/playground").json();
-    let experiments = told["experiments"].as_object().unwrap();
+    let listed = server.get("/v1/playground").json();
+    let experiments = listed["experiments"].as_object().unwrap();
     assert_eq!(experiments.len(), 6);
     for (what, experiment) in experiments {
-        // What is usual can be run, and a body that is left out means just that.
+        // The defaults are valid, and an empty body means the defaults.
         let usual: serde_json::Map<String, Value> = experiment["knobs"]
             .as_array()
             .unwrap()
@@ -174,7 +174,7 @@ fn log() -> String {
 }
 
 #[test]
-fn a_policy_that_is_pasted_does_what_it_would_do_in_a_file() {
+fn a_pasted_policy_decides_as_in_a_file() {
     let server = Server::start();
     let folder = crate::support::Folder::new();
     let file = folder.write("log", log());
@@ -187,8 +187,8 @@ fn a_policy_that_is_pasted_does_what_it_would_do_in_a_file() {
         let indented = text.replace('\n', "\n    ");
         let yaml = format!("policies:\n  tried:\n    {indented}\n");
         let config = folder.write("tidegate.yaml", yaml);
-        let said = run(&["replay", &file, "-c", &config, "--policy", "tried", "--json"]);
-        let mut printed: Value = serde_json::from_str(&said.stdout).expect(&said.stderr);
+        let output = run(&["replay", &file, "-c", &config, "--policy", "tried", "--json"]);
+        let mut printed: Value = serde_json::from_str(&output.stdout).expect(&output.stderr);
         printed.as_object_mut().unwrap().remove("log");
         let body = json!({"log": log(), "policy_text": text});
         let replayed = answer(&server, "replay", &body);
@@ -198,7 +198,7 @@ fn a_policy_that_is_pasted_does_what_it_would_do_in_a_file() {
 }
 
 #[test]
-fn a_configured_policy_is_tried_without_being_charged() {
+fn a_replay_of_a_configured_policy_charges_nothing() {
     let server = Server::start();
     let line = |n: u32| {
         let time = format!("2026-10-10T13:55:36.{n:02}Z");
@@ -216,7 +216,7 @@ fn a_configured_policy_is_tried_without_being_charged() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_told() {
+fn invalid_replay_requests_are_explained() {
     let server = Server::start();
     for (body, status, field, part) in [
         (json!({"log": log()}), 400, "policy", "no routes"),
@@ -243,14 +243,14 @@ fn what_cannot_be_replayed_is_told() {
     ] {
         let reply = ask(&server, "replay", &body);
         let problem = reply.json();
-        let told = (reply.status, problem["field"].as_str().unwrap_or_default());
-        assert_eq!(told, (status, field), "{problem}");
+        let found = (reply.status, problem["field"].as_str().unwrap_or_default());
+        assert_eq!(found, (status, field), "{problem}");
         assert!(problem["detail"].as_str().unwrap().contains(part), "{problem}");
     }
 }
 
 #[test]
-fn a_log_as_long_as_a_body_may_be_is_replayed() {
+fn a_log_of_the_maximum_size_is_replayed() {
     let server = Server::start();
     let line = "192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 512\n";
     let log = line.repeat(12_000);
@@ -259,7 +259,7 @@ fn a_log_as_long_as_a_body_may_be_is_replayed() {
 }
 
 #[test]
-fn only_a_few_compute_at_once_and_checks_go_on() {
+fn few_simulations_run_at_once_and_checks_are_not_delayed() {
     let server = Server::start();
     let body = json!({"seeds": 3}).to_string();
     let refused = || {
@@ -273,9 +273,9 @@ fn only_a_few_compute_at_once_and_checks_go_on() {
         assert!(statuses.iter().all(|reply| [200, 503].contains(&reply.status)));
         statuses.into_iter().find(|reply| reply.status == 503)
     };
-    // A machine that is slow enough may let them come one by one, but not every time.
+    // On a slow machine the requests may arrive one by one, but not in every attempt.
     let refused = (0..20).find_map(|_| refused());
-    let refused = refused.expect("sixteen at once, and nobody was asked to come back");
+    let refused = refused.expect("sixteen at once, and none was refused");
     assert_eq!(refused.json()["type"], "urn:tidegate:overloaded");
     let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!(seconds >= 1);

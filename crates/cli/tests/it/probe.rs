@@ -1,4 +1,4 @@
-//! Something that is asked how it does, and says what the test wants it to.
+//! An HTTP server that answers probes with what a test sets.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use crate::support::DEADLINE;
 
-/// An HTTP server on a port of its own, ended when dropped.
+/// The server, on its own port, stopped when dropped.
 pub(crate) struct Probe {
     addr: SocketAddr,
     answer: Arc<Mutex<String>>,
@@ -17,8 +17,8 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// One that says this pressure.
-    pub(crate) fn saying(pressure: f64) -> Self {
+    /// Starts a server that answers with this pressure.
+    pub(crate) fn with_pressure(pressure: f64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (answer, is_over) = (Arc::<Mutex<String>>::default(), Arc::<AtomicBool>::default());
@@ -27,7 +27,7 @@ impl Probe {
             std::thread::spawn(move || serve(&listener, &answer, &is_over))
         };
         let probe = Self { addr, answer, is_over, thread: Some(thread) };
-        probe.says(pressure);
+        probe.set_pressure(pressure);
         probe
     }
 
@@ -35,13 +35,13 @@ impl Probe {
         format!("http://{}{path}", self.addr)
     }
 
-    /// Says another pressure from now on.
-    pub(crate) fn says(&self, pressure: f64) {
-        self.answers(200, &format!(r#"{{"pressure":{pressure}}}"#));
+    /// Sets the pressure.
+    pub(crate) fn set_pressure(&self, pressure: f64) {
+        self.set_answer(200, &format!(r#"{{"pressure":{pressure}}}"#));
     }
 
-    /// Answers this from now on.
-    pub(crate) fn answers(&self, status: u16, body: &str) {
+    /// Sets the status and the body.
+    pub(crate) fn set_answer(&self, status: u16, body: &str) {
         let length = body.len();
         *self.answer.lock().unwrap() = format!(
             "HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
@@ -65,7 +65,7 @@ fn serve(listener: &TcpListener, answer: &Mutex<String>, is_over: &AtomicBool) {
             }
         }
         let answer = answer.lock().unwrap().clone();
-        // Who has given up is not told.
+        // The client may have timed out.
         let _ = stream.write_all(answer.as_bytes());
     }
 }
@@ -73,7 +73,7 @@ fn serve(listener: &TcpListener, answer: &Mutex<String>, is_over: &AtomicBool) {
 impl Drop for Probe {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // So that it looks.
+        // Wakes the accept loop, so that it checks the flag.
         drop(TcpStream::connect(self.addr));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

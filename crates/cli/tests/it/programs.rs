@@ -1,4 +1,4 @@
-//! Other people's programs: started for one test, ended with it, and missed loudly.
+//! Third-party programs: started for one test and stopped with it. A missing program fails the test.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it, with what it says in a file of the folder.
+    /// Starts a program with its output in a file of the folder.
     pub(crate) fn start(command: &mut Command, folder: &Folder) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         let log = folder.path("program.log");
@@ -72,31 +72,31 @@ impl Drop for App {
     }
 }
 
-/// A port that nobody listens on now.
+/// A port that is free now.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Waits until somebody listens.
+/// Waits until a program listens on the port.
 pub(crate) fn wait_for_port(port: u16) {
     let connects = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
     wait_until("a program listens", DEADLINE, connects);
 }
 
-/// What `./dev clients` has put into the target folder.
+/// A file that `./dev clients` has installed in the target folder.
 pub(crate) fn installed(path: &str) -> PathBuf {
     let path = root().join("target/clients").join(path);
     assert!(path.exists(), "{} is missing: `./dev clients` installs it", path.display());
     path
 }
 
-/// A program of the virtual environment that `./dev` makes.
+/// A program of the virtual environment that `./dev` creates.
 pub(crate) fn of_venv(program: &str) -> PathBuf {
     installed(&format!("proxies/bin/{program}"))
 }
 
-/// Runs the first of these scripts of `tests/clients/node` to its end, with the others beside it, and answers what it
-/// printed. They are copied to where the language finds its libraries.
+/// Runs the first of these scripts of `tests/clients/node` to its end, with the others in the same folder, and returns
+/// its output. They are copied to the folder of the installed libraries.
 pub(crate) fn node(scripts: &[&str], args: &[&str]) -> String {
     let libraries = installed("node/node_modules");
     let folder = Folder::within(libraries.parent().unwrap());
@@ -107,7 +107,7 @@ pub(crate) fn node(scripts: &[&str], args: &[&str]) -> String {
     output(Command::new("node").arg(folder.path(scripts[0])).args(args))
 }
 
-/// Runs a program to its end, for a while at most, and answers what it printed.
+/// Runs a program to its end within a deadline, and returns its output.
 pub(crate) fn output(command: &mut Command) -> String {
     let mut child = command
         .stdin(Stdio::null())
@@ -123,18 +123,18 @@ pub(crate) fn output(command: &mut Command) -> String {
     stdout
 }
 
-/// Runs curl, and gives what it printed.
+/// Runs curl, and returns its output.
 pub(crate) fn curl(args: &[&str]) -> String {
-    try_curl(args).unwrap_or_else(|said| panic!("curl {args:?}: {said}"))
+    try_curl(args).unwrap_or_else(|printed| panic!("curl {args:?}: {printed}"))
 }
 
-/// … or what it complained of.
+/// Runs curl, and returns its output or its error message.
 pub(crate) fn try_curl(args: &[&str]) -> Result<String, String> {
     let ran = Command::new("curl").args(["-sS", "--max-time", "20"]).args(args).output();
     let ran = ran.expect("cannot start curl; `./dev clients` installs what the tests need");
-    let said = if ran.status.success() { Ok(ran.stdout) } else { Err(ran.stderr) };
+    let printed = if ran.status.success() { Ok(ran.stdout) } else { Err(ran.stderr) };
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    said.map(text).map_err(text)
+    printed.map(text).map_err(text)
 }
 
 impl Server {
@@ -145,12 +145,12 @@ impl Server {
     }
 }
 
-/// The binary on a Unix socket, once it answers.
+/// Starts the binary on a Unix socket, and waits until it answers.
 pub(crate) fn on_socket(folder: &Folder, config: &str) -> (Program, String) {
     let (path, socket) = (folder.write("tidegate.yaml", config), folder.path("http.sock"));
     let address = format!("unix:{socket}");
     let mut command = tidegate(&["serve", "-c", &path, "--listen", &address]);
     let program = Program::start(&mut command, folder);
-    wait_until("the socket is there", DEADLINE, || Path::new(&socket).exists());
+    wait_until("the socket exists", DEADLINE, || Path::new(&socket).exists());
     (program, socket)
 }

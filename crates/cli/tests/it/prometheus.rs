@@ -1,4 +1,4 @@
-//! The real Prometheus reads what we write.
+//! The real Prometheus scrapes `/metrics`.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::support::{Folder, Server};
 const MISSING: &str = "prometheus and promtool are needed: apt-get install prometheus";
 
 #[test]
-fn promtool_finds_nothing_wrong() {
+fn promtool_accepts_the_metrics_page() {
     let server = Server::start();
     server.post("/v1/check", r#"{"policy":"api","key":"ann"}"#);
     server.post("/v1/check", r#"{"policy":"no \"such\" policy","key":"ann"}"#);
@@ -25,12 +25,12 @@ fn promtool_finds_nothing_wrong() {
         .spawn()
         .expect(MISSING);
     promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
-    let said = promtool.wait_with_output().unwrap();
-    let text = [said.stdout, said.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
-    assert!(said.status.success() && text.concat().trim().is_empty(), "{text:?}");
+    let output = promtool.wait_with_output().unwrap();
+    let text = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert!(output.status.success() && text.concat().trim().is_empty(), "{text:?}");
 }
 
-/// A Prometheus that looks at servers every second, ended when dropped.
+/// A Prometheus that scrapes servers every second, stopped when dropped.
 pub(crate) struct Prometheus {
     _program: Program,
     _folder: Folder,
@@ -55,11 +55,11 @@ impl Prometheus {
         Self { _program: Program::start(&mut command, &folder), _folder: folder, port }
     }
 
-    /// The value of a query, once there is one.
+    /// The value of a query, or `None` if it has none yet.
     pub(crate) fn value(&self, query: &str) -> Option<String> {
         let url = format!("http://127.0.0.1:{}", self.port);
-        let said = Command::new("promtool").args(["query", "instant", &url, query]).output();
-        let text = String::from_utf8(said.expect(MISSING).stdout).unwrap();
+        let output = Command::new("promtool").args(["query", "instant", &url, query]).output();
+        let text = String::from_utf8(output.expect(MISSING).stdout).unwrap();
         let value = text.lines().next()?.rsplit("=> ").next()?.split(' ').next()?;
         Some(value.to_owned()).filter(|value| !value.is_empty())
     }

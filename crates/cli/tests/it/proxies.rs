@@ -1,5 +1,5 @@
-//! The proxies of `deploy/`, each with its own example in front of a real app: what is refused, and that nothing else
-//! changes.
+//! The proxies of `deploy/`, each with its example in front of a real app: requests over the limit are refused, and
+//! others pass unchanged.
 
 use std::fs;
 use std::process::Command;
@@ -18,7 +18,7 @@ routes:
 client_ip: { trusted_proxies: [127.0.0.1] }
 "#;
 
-/// An example of `deploy/`, with our ports and folder in it.
+/// An example of `deploy/`, with the ports and the folder of the test.
 struct Example<'a> {
     folder: &'a Folder,
     ports: [(&'static str, u16); 3],
@@ -39,7 +39,7 @@ impl Example<'_> {
     }
 }
 
-/// Starts the app, tidegate, and a proxy between a client and both; then asks as a client does.
+/// Starts the app, tidegate and a proxy in front of both, then sends requests as a client.
 fn check(start: impl FnOnce(&Example<'_>) -> Command) {
     let (folder, app, port) = (Folder::new(), App::start(), free_port());
     let server = Server::with_config(&folder, CONFIG);
@@ -52,30 +52,30 @@ fn check(start: impl FnOnce(&Example<'_>) -> Command) {
     let _proxy = Program::start(&mut command, &folder);
     wait_for_port(port);
     let url = |path: &str| format!("http://127.0.0.1:{port}{path}");
-    // The proxy listens before it has looked for those behind it.
+    // The proxy listens before its upstreams are ready.
     wait_until("the proxy passes requests on", DEADLINE, || {
         curl(&["-o", "/dev/null", "-w", "%{http_code}", &url("/")]) == "200"
     });
     let ask = |user: &str, more: &[&str]| {
         let user = format!("x-user: {user}");
-        let told = "\n%{http_code} %header{retry-after} %header{ratelimit}";
+        let report = "\n%{http_code} %header{retry-after} %header{ratelimit}";
         let target = url("/api//things?a=1&b=%2F");
-        let mut args = vec!["-X", "POST", "-d", "a body", "-H", &user, "-w", told];
+        let mut args = vec!["-X", "POST", "-d", "a body", "-H", &user, "-w", report];
         args.extend(more);
         args.push(&target);
-        let said = curl(&args);
-        let (body, told) = said.rsplit_once('\n').unwrap();
-        (body.to_owned(), told.to_owned())
+        let output = curl(&args);
+        let (body, report) = output.rsplit_once('\n').unwrap();
+        (body.to_owned(), report.to_owned())
     };
     for _ in 0..3 {
-        let (body, told) = ask("ann", &[]);
-        let received: Value = serde_json::from_str(&body).expect(&told);
-        assert_eq!(received["body"], "a body", "{told}");
+        let (body, report) = ask("ann", &[]);
+        let received: Value = serde_json::from_str(&body).expect(&report);
+        assert_eq!(received["body"], "a body", "{report}");
         assert_eq!(received["method"], "POST");
         assert!(received["uri"].as_str().unwrap().ends_with("things?a=1&b=%2F"), "{received}");
-        assert!(told.starts_with("200 "), "{told}");
+        assert!(report.starts_with("200 "), "{report}");
     }
-    // Whatever a client says of itself, it stays who it is.
+    // No header lets a client change its identity or its route.
     for more in [
         &[][..],
         &["-H", "X-Forwarded-For: 203.0.113.9"],
@@ -86,12 +86,12 @@ fn check(start: impl FnOnce(&Example<'_>) -> Command) {
         &["-H", "X-Original-Method: GET"],
         &["-H", "X-Forwarded-For: 203.0.113.9", "-H", "Connection: close, X-Forwarded-For"],
     ] {
-        let (_, told) = ask("ann", more);
-        let words: Vec<_> = told.split(' ').collect();
-        assert_eq!(words[0], "429", "{more:?}: {told}");
-        assert!(words[1].parse::<u64>().is_ok_and(|seconds| seconds >= 1), "{told}");
+        let (_, report) = ask("ann", more);
+        let words: Vec<_> = report.split(' ').collect();
+        assert_eq!(words[0], "429", "{more:?}: {report}");
+        assert!(words[1].parse::<u64>().is_ok_and(|seconds| seconds >= 1), "{report}");
     }
-    assert!(ask("ben", &[]).1.starts_with("200 "), "another user has a limit of their own");
+    assert!(ask("ben", &[]).1.starts_with("200 "), "another user has a separate limit");
     let status = |args: &[&str]| {
         let always = ["-o", "/dev/null", "-w", "%{http_code}"];
         curl(&[&always[..], args].concat())

@@ -1,4 +1,4 @@
-//! The reverse proxy: what reaches those behind it, what comes back, and who is refused.
+//! The reverse proxy: forwarded requests, returned answers, and refusals.
 
 use std::io::Write;
 use std::process::Command;
@@ -14,14 +14,14 @@ use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head, recei
 use crate::support::Folder;
 use crate::support::{DEADLINE, Reply, run, tidegate};
 
-/// Nothing is limited.
+/// No limit.
 const FREE: &str = "";
-/// Three for everybody.
+/// Three requests for all clients together.
 const THREE: &str =
     "policies: { few: { algorithm: sliding-log, limit: 3/h } }\nroutes: [{ policy: few }]";
 
 #[test]
-fn a_request_reaches_the_upstream_and_its_answer_comes_back() {
+fn requests_and_answers_are_forwarded() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
     for version in ["--http1.1", "--http2-prior-knowledge"] {
@@ -42,11 +42,11 @@ fn a_request_reaches_the_upstream_and_its_answer_comes_back() {
             if !body.is_empty() {
                 args.extend(["-d", body]);
             }
-            let told: serde_json::Value = serde_json::from_str(&curl(&args)).unwrap();
-            assert_eq!(told["method"], method, "{version}");
-            assert_eq!(told["uri"], "/things?a=1&b=%2F&c=ä", "{version}");
-            assert_eq!(told["body"], body, "{version} {method}");
-            assert_eq!(received(&told, "x-own"), ["kept"], "{version}");
+            let seen: serde_json::Value = serde_json::from_str(&curl(&args)).unwrap();
+            assert_eq!(seen["method"], method, "{version}");
+            assert_eq!(seen["uri"], "/things?a=1&b=%2F&c=ä", "{version}");
+            assert_eq!(seen["body"], body, "{version} {method}");
+            assert_eq!(received(&seen, "x-own"), ["kept"], "{version}");
         }
     }
     let head = curl(&["-I", &proxy.url("/")]);
@@ -54,19 +54,19 @@ fn a_request_reaches_the_upstream_and_its_answer_comes_back() {
 }
 
 #[test]
-fn cookies_that_came_in_pieces_are_passed_on_in_one_line() {
+fn split_cookies_are_joined() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
     let url = proxy.url("/");
     for version in ["--http1.1", "--http2-prior-knowledge"] {
         let args = [version, "-H", "cookie: a=1", "-H", "cookie: session=x; b=2", &url];
-        let told = serde_json::from_str(&curl(&args)).unwrap();
-        assert_eq!(received(&told, "cookie"), ["a=1; session=x; b=2"], "{version}");
+        let seen = serde_json::from_str(&curl(&args)).unwrap();
+        assert_eq!(received(&seen, "cookie"), ["a=1; session=x; b=2"], "{version}");
     }
 }
 
 #[test]
-fn bodies_without_a_length_arrive_whole() {
+fn bodies_without_a_length_are_forwarded() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
     for method in ["GET", "POST", "DELETE"] {
@@ -75,15 +75,15 @@ fn bodies_without_a_length_arrive_whole() {
              3\r\nabc\r\n2;why=not\r\nde\r\n0\r\nx-sum: 5\r\n\r\n"
         );
         let answer = Reply::read(&proxy.raw(sent.as_bytes()));
-        let told = answer.json();
-        assert_eq!((&told["method"], &told["body"]), (&method.into(), &"abcde".into()));
-        assert_eq!(told["trailers"][0][1], "5", "{told}");
-        assert_eq!(received(&told, "transfer-encoding"), ["chunked"]);
+        let seen = answer.json();
+        assert_eq!((&seen["method"], &seen["body"]), (&method.into(), &"abcde".into()));
+        assert_eq!(seen["trailers"][0][1], "5", "{seen}");
+        assert_eq!(received(&seen, "transfer-encoding"), ["chunked"]);
     }
 }
 
 #[test]
-fn headers_between_neighbours_end_here_in_both_directions() {
+fn hop_by_hop_headers_are_removed_in_both_directions() {
     let folder = Folder::new();
     let origin = by_hand(|mut stream| {
         let head = read_head(&mut stream);
@@ -127,7 +127,7 @@ fn headers_between_neighbours_end_here_in_both_directions() {
 }
 
 #[test]
-fn upstreams_are_told_where_a_request_comes_from_and_strangers_are_not_believed() {
+fn forwarded_headers_are_written_and_those_of_untrusted_clients_replaced() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let claims = [
         ("X-Forwarded-For", "203.0.113.9"),
@@ -136,34 +136,34 @@ fn upstreams_are_told_where_a_request_comes_from_and_strangers_are_not_believed(
         ("Forwarded", "for=203.0.113.9"),
         ("X-Original-Uri", "/admin"),
     ];
-    let told = |more: &str, headers: &[(&str, &str)]| {
+    let forwarded = |more: &str, headers: &[(&str, &str)]| {
         let proxy = Proxy::start(&folder, &origin.url(), "", more);
-        let told = proxy.mirrored("GET", "/", headers, b"");
+        let seen = proxy.mirrored("GET", "/", headers, b"");
         let names = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"];
         let host = proxy.server.addr.to_string();
-        let told = names.map(|name| received(&told, name).join(" | ").replace(&host, "HOST"));
-        told.join("; ")
+        let seen = names.map(|name| received(&seen, name).join(" | ").replace(&host, "HOST"));
+        seen.join("; ")
     };
-    assert_eq!(told(FREE, &claims), "127.0.0.1; http; HOST; ");
+    assert_eq!(forwarded(FREE, &claims), "127.0.0.1; http; HOST; ");
     let trusting = "client_ip: { trusted_proxies: [127.0.0.1] }";
     assert_eq!(
-        told(trusting, &claims),
+        forwarded(trusting, &claims),
         "203.0.113.9, 127.0.0.1; https; bank.example; for=203.0.113.9, for=127.0.0.1;host=\"HOST\";proto=http"
     );
     let hidden = [&claims[..], &[("Connection", "x-forwarded-for")]].concat();
     assert!(
-        told(trusting, &hidden).starts_with("127.0.0.1; https"),
-        "who hides it is not forwarded"
+        forwarded(trusting, &hidden).starts_with("127.0.0.1; https"),
+        "a header that `Connection` names is not forwarded"
     );
     let forwarding = "client_ip: { forwarded: true }";
     assert_eq!(
-        told(forwarding, &claims),
+        forwarded(forwarding, &claims),
         "127.0.0.1; http; HOST; for=127.0.0.1;host=\"HOST\";proto=http"
     );
 }
 
 #[test]
-fn an_upstream_is_asked_by_the_clients_host_or_by_its_own() {
+fn an_upstream_gets_the_clients_host_or_its_own() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     for (options, expected) in
         [("", "shop.example".to_owned()), (", host: upstream", origin.addr.to_string())]
@@ -171,14 +171,14 @@ fn an_upstream_is_asked_by_the_clients_host_or_by_its_own() {
         let proxy = Proxy::start(&folder, &origin.url(), options, FREE);
         let sent =
             "GET http://shop.example/a HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n";
-        let told = Reply::read(&proxy.raw(sent.as_bytes())).json();
-        assert_eq!((received(&told, "host"), &told["uri"]), (vec![&*expected], &"/a".into()));
-        assert_eq!(received(&told, "x-forwarded-host"), ["shop.example"]);
+        let seen = Reply::read(&proxy.raw(sent.as_bytes())).json();
+        assert_eq!((received(&seen, "host"), &seen["uri"]), (vec![&*expected], &"/a".into()));
+        assert_eq!(received(&seen, "x-forwarded-host"), ["shop.example"]);
     }
 }
 
 #[test]
-fn refusals_are_told_to_people_programs_and_assets_and_never_reach_the_upstream() {
+fn refusals_fit_the_client_and_never_reach_the_upstream() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", THREE);
     for left in [2, 1, 0] {
@@ -219,7 +219,7 @@ fn refusals_are_told_to_people_programs_and_assets_and_never_reach_the_upstream(
 }
 
 #[test]
-fn every_url_is_measured_by_itself() {
+fn every_url_is_measured_separately() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", THREE);
     for path in ["/a?x=1", "//a/", "/b", "/refused"] {
@@ -229,14 +229,14 @@ fn every_url_is_measured_by_itself() {
     assert_eq!(["/a", "/b", "/refused"].map(count), [Some(2.0), Some(1.0), None]);
     let mean = proxy.metric(r#"request_resp_avg_by_url{url="/a"}"#).unwrap();
     assert!(mean > 0.0 && mean < 10_000.0, "{mean} ms");
-    // What is known of upstreams is known to those who ask about pressure.
+    // The statistics of upstreams are also in `/v1/pressure`.
     let pressure = curl(&[&format!("http://{}/v1/pressure", proxy.api)]);
     assert!(pressure.contains(&format!(r#""{}":{{"#, origin.url())), "{pressure}");
     assert!(pressure.contains(r#""count":3"#), "{pressure}");
 }
 
 #[test]
-fn routes_decide_by_what_is_passed_on() {
+fn routes_match_the_forwarded_path() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let more = "policies: { login: { algorithm: sliding-log, limit: 1/h } }\n\
         routes: [{ match: { path: /login, method: POST, host: shop.example }, policy: login }]\n\
@@ -276,7 +276,7 @@ fn routes_decide_by_what_is_passed_on() {
 }
 
 #[test]
-fn connections_are_used_again_on_both_sides() {
+fn connections_are_reused_on_both_sides() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
     let mut stream = proxy.server.connect();
@@ -300,7 +300,7 @@ fn connections_are_used_again_on_both_sides() {
 }
 
 #[test]
-fn a_leaky_bucket_delays_and_turns_away_who_would_wait_too_long() {
+fn a_leaky_bucket_delays_requests_and_refuses_long_waits() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let more = "policies: { even: { algorithm: leaky-bucket, limit: 10/s, max_wait: 250ms } }\n\
         routes: [{ policy: even, key: global }]";
@@ -310,7 +310,7 @@ fn a_leaky_bucket_delays_and_turns_away_who_would_wait_too_long() {
         let asked: Vec<_> = (0..12).map(|_| ask()).collect();
         asked.into_iter().map(|asked| asked.join().unwrap()).collect()
     });
-    // Some come later than others, so that more than the first three may have found a place.
+    // Some requests arrive later than others, so that more than three may be admitted.
     let admitted = statuses.iter().filter(|status| **status == 200).count();
     assert!((3..12).contains(&admitted), "{statuses:?}");
     assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
@@ -326,11 +326,11 @@ fn a_leaky_bucket_delays_and_turns_away_who_would_wait_too_long() {
         &proxy.url("/"),
     ]);
     let times: Vec<f64> = times.split_whitespace().map(|time| time.parse().unwrap()).collect();
-    assert!(times[1] > 0.05, "the second waits for its turn: {times:?}");
+    assert!(times[1] > 0.05, "the second is delayed: {times:?}");
 }
 
 #[test]
-fn a_limit_on_concurrency_is_held_until_the_answer_has_ended() {
+fn a_concurrency_permit_is_held_until_the_response_has_ended() {
     let (folder, gate) = (Folder::new(), Arc::new(Semaphore::new(0)));
     let opened = gate.clone();
     let origin = Origin::start(move |_| {
@@ -344,16 +344,16 @@ fn a_limit_on_concurrency_is_held_until_the_answer_has_ended() {
     let proxy = Proxy::start(&folder, &origin.url(), "", more);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| proxy.server.get("/").status);
-        wait_until("the first is under way", DEADLINE, || origin.requests() == 1);
+        wait_until("the first is in flight", DEADLINE, || origin.requests() == 1);
         assert_eq!(proxy.server.get("/").status, 429);
         gate.add_permits(100);
         assert_eq!(first.join().unwrap(), 200);
     });
-    wait_until("the place is free again", DEADLINE, || proxy.server.get("/").status == 200);
+    wait_until("the permit is free again", DEADLINE, || proxy.server.get("/").status == 200);
 }
 
 #[test]
-fn who_is_one_too_many_is_turned_away() {
+fn requests_above_max_requests_are_refused() {
     let (folder, gate) = (Folder::new(), Arc::new(Semaphore::new(0)));
     let opened = gate.clone();
     let origin = Origin::start(move |_| {
@@ -371,7 +371,7 @@ fn who_is_one_too_many_is_turned_away() {
         std::thread::scope(|scope| {
             let held: Vec<_> =
                 (0..2).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
-            wait_until("two are under way", DEADLINE, || origin.requests() == before + 2);
+            wait_until("two are in flight", DEADLINE, || origin.requests() == before + 2);
             let refused = proxy.server.get("/");
             assert_eq!((refused.status, refused.header("retry-after")), (expected, Some("1")));
             gate.add_permits(2);
@@ -380,14 +380,14 @@ fn who_is_one_too_many_is_turned_away() {
             }
         });
         gate.add_permits(1);
-        wait_until("there is a place again", DEADLINE, || proxy.server.get("/").status == 200);
-        // What was not needed.
+        wait_until("requests are admitted again", DEADLINE, || proxy.server.get("/").status == 200);
+        // Removes the permits that were not used.
         gate.forget_permits(gate.available_permits());
     }
 }
 
 #[test]
-fn a_client_that_waits_for_a_word_gets_it_only_if_it_may_pass() {
+fn only_an_admitted_client_gets_100_continue() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", THREE);
     let head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
@@ -395,18 +395,18 @@ fn a_client_that_waits_for_a_word_gets_it_only_if_it_may_pass() {
     stream.write_all(head).unwrap();
     assert_eq!(read_head(&mut stream), "HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(b"ok").unwrap();
-    let told = read_answer(&mut stream).json();
-    assert_eq!((&told["body"], received(&told, "expect").len()), (&"ok".into(), 0));
+    let seen = read_answer(&mut stream).json();
+    assert_eq!((&seen["body"], received(&seen, "expect").len()), (&"ok".into(), 0));
     assert_eq!([proxy.server.get("/").status, proxy.server.get("/").status], [200, 200]);
     stream.write_all(head).unwrap();
     assert_eq!(read_answer(&mut stream).status, 429);
     let mut rest = Vec::new();
     let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
-    assert!(rest.is_empty(), "what follows would be the body, or a request");
+    assert!(rest.is_empty(), "the following bytes could be a body or a request");
 }
 
 #[test]
-fn a_new_configuration_leads_elsewhere_without_a_restart() {
+fn a_reload_changes_the_upstream_without_a_restart() {
     let (folder, first, second) = (Folder::new(), Origin::mirror(), Origin::mirror());
     let proxy = Proxy::start(&folder, &first.url(), "", FREE);
     assert_eq!(proxy.server.get("/").status, 200);
@@ -430,7 +430,7 @@ fn a_new_configuration_leads_elsewhere_without_a_restart() {
 }
 
 #[test]
-fn one_line_is_enough() {
+fn the_proxy_command_needs_no_configuration_file() {
     let origin = Origin::mirror();
     let upstream = origin.url();
     let args = ["--upstream", &upstream, "--limit", "sliding-log 2/h", "--listen", "127.0.0.1:0"];
@@ -443,13 +443,13 @@ fn one_line_is_enough() {
         (&["proxy", "--upstream", "127.0.0.1:3000"], 64),
         (&["proxy", "--upstream", "http://127.0.0.1:1", "--limit", "5/fortnight"], 64),
     ] {
-        let said = run(args);
-        assert_eq!(said.code, Some(expected), "{args:?}: {}", said.stderr);
+        let output = run(args);
+        assert_eq!(output.code, Some(expected), "{args:?}: {}", output.stderr);
     }
 }
 
 #[test]
-fn a_limit_for_clients_and_one_for_urls_are_asked_in_one_step() {
+fn limits_of_clients_and_urls_are_one_atomic_step() {
     let origin = Origin::start(|request| async move {
         if request.uri().path() == "/slow" {
             tokio::time::sleep(std::time::Duration::from_millis(700)).await;
@@ -469,20 +469,20 @@ fn a_limit_for_clients_and_one_for_urls_are_asked_in_one_step() {
     let statuses: Vec<_> = (0..4).map(|_| proxy.server.get("/").status).collect();
     assert_eq!(statuses, [200, 200, 200, 429], "five of this client");
     let body = r#"{"policy":"limit","keys":{"client_ip":"192.0.2.1","url":"/slow"},"cost":0}"#;
-    let told = curl(&["-d", body, &format!("http://{}/v1/peek", proxy.api)]);
-    assert!(told.contains(r#""binding":"client""#), "another client has its own: {told}");
+    let seen = curl(&["-d", body, &format!("http://{}/v1/peek", proxy.api)]);
+    assert!(seen.contains(r#""binding":"client""#), "another client has its own: {seen}");
 }
 
 #[test]
-fn many_streams_of_http2_are_passed_on_at_once() {
+fn concurrent_http2_streams_are_forwarded() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", FREE);
     let ran = Command::new("h2load")
         .args(["-n", "3000", "-c", "4", "-m", "32", &proxy.url("/")])
         .output()
         .expect("cannot start h2load; `./dev clients` installs what the tests need");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(said.contains("3000 succeeded, 0 failed, 0 errored"), "{said}");
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(output.contains("3000 succeeded, 0 failed, 0 errored"), "{output}");
     assert_eq!(origin.requests(), 3000);
     assert!(origin.connections() <= 256, "{}", origin.connections());
 }

@@ -1,5 +1,5 @@
-//! Upstreams of HTTP/2 that take their leave: what they have not looked at goes over another connection, and nothing else
-//! does. Frames are written by hand, so that they come in the worst order.
+//! HTTP/2 upstreams that send GOAWAY or reset streams: only unprocessed requests are retried over another connection.
+//! Frames are written by hand, in the worst order.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 
-/// What is said to a request on a stream.
+/// The frames that answer a request on a stream.
 type Answer = fn(u32) -> Vec<u8>;
 
 /// `:status: 200`, and no body.
@@ -35,7 +35,7 @@ fn go_away(last: u32) -> Vec<u8> {
     frame(7, 0, 0, &[last.to_be_bytes(), NO_ERROR.to_be_bytes()].concat())
 }
 
-/// What an upstream says to its requests, numbered as they come; and how many have come.
+/// Starts an upstream that answers numbered requests with `answer`. Returns its address and the number of requests.
 fn upstream(
     answer: impl Fn(usize, u32, &TcpStream) -> Vec<u8> + Clone + Send + 'static,
 ) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -43,19 +43,19 @@ fn upstream(
     let counted = count.clone();
     let addr = by_hand(move |mut stream| {
         let mut hello = [0; 24];
-        // A connection that was only opened ends here.
+        // A connection without requests ends here.
         if stream.read_exact(&mut hello).is_err() {
             return;
         }
         stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
         while let Some((kind, flags, number)) = read_frame(&mut stream) {
-            let said = match kind {
+            let output = match kind {
                 HEADERS => answer(counted.fetch_add(1, SeqCst), number, &stream),
                 SETTINGS if flags & ACK == 0 => frame(SETTINGS, ACK, 0, &[]),
                 _ => continue,
             };
-            // The proxy may have left.
-            let _ = stream.write_all(&said);
+            // The proxy may have closed the connection.
+            let _ = stream.write_all(&output);
         }
     });
     (addr, count)
@@ -71,7 +71,7 @@ fn read_frame(stream: &mut TcpStream) -> Option<(u8, u8, u32)> {
 }
 
 #[test]
-fn a_connection_that_is_being_closed_gets_no_more_requests_and_keeps_those_it_has() {
+fn after_goaway_new_requests_use_another_connection() {
     let (folder, (send, held)) = (Folder::new(), mpsc::channel());
     let (addr, count) = upstream(move |request, stream, connection| match request {
         0 => {
@@ -95,7 +95,7 @@ fn a_connection_that_is_being_closed_gets_no_more_requests_and_keeps_those_it_ha
 }
 
 #[test]
-fn only_what_an_upstream_has_not_looked_at_is_sent_again() {
+fn only_unprocessed_requests_are_retried() {
     let folder = Folder::new();
     let (crossed, refused): (Answer, Answer) = (|_| go_away(0), |it| reset(it, REFUSED_STREAM));
     let failed: Answer = |it| reset(it, INTERNAL_ERROR);
@@ -119,7 +119,7 @@ fn only_what_an_upstream_has_not_looked_at_is_sent_again() {
 }
 
 #[test]
-fn an_upstream_that_refuses_everything_is_not_asked_for_ever() {
+fn retries_are_bounded() {
     let (folder, (addr, count)) =
         (Folder::new(), upstream(|_, stream, _| reset(stream, REFUSED_STREAM)));
     let proxy = Proxy::start(&folder, &format!("h2c://{addr}"), "", "");

@@ -1,4 +1,4 @@
-//! Requests that two servers could read differently: each is read in one way, or not at all.
+//! Request smuggling: a request that two servers could parse differently is normalised or refused.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
@@ -7,10 +7,10 @@ use crate::programs::curl;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_answer, read_head};
 use crate::support::{Folder, Reply};
 
-/// Says what it was sent, byte by byte, and answers each head that it finds.
+/// An upstream that records every byte, and answers each request head.
 fn recorder() -> (std::net::SocketAddr, Arc<Mutex<String>>) {
-    let heard = Arc::<Mutex<String>>::default();
-    let kept = heard.clone();
+    let received = Arc::<Mutex<String>>::default();
+    let kept = received.clone();
     let addr = by_hand(move |mut stream| {
         let mut bytes = [0; 4096];
         while let Ok(count) = stream.read(&mut bytes) {
@@ -23,15 +23,15 @@ fn recorder() -> (std::net::SocketAddr, Arc<Mutex<String>>) {
             }
         }
     });
-    (addr, heard)
+    (addr, received)
 }
 
-/// What a smuggler hopes that somebody reads as a request.
+/// The request that an attacker tries to smuggle.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
-fn what_is_framed_badly_is_refused_and_nothing_of_it_is_passed_on() {
-    let (folder, (origin, heard)) = (Folder::new(), recorder());
+fn badly_framed_requests_are_refused_and_not_forwarded() {
+    let (folder, (origin, received)) = (Folder::new(), recorder());
     let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
     for head in [
         // Two lengths.
@@ -42,14 +42,14 @@ fn what_is_framed_badly_is_refused_and_nothing_of_it_is_passed_on() {
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0x5\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n",
-        // Encodings that only some understand.
+        // Transfer codings that only some servers understand.
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n",
         "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
-        // Lines that only some take for lines.
+        // Line ends that only some servers accept.
         "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n folded: c\r\n",
         "GET / HTTP/1.1\r\nHost: x\r\n X-A: b\r\n",
         "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\rX-B: c\r\n",
@@ -62,7 +62,7 @@ fn what_is_framed_badly_is_refused_and_nothing_of_it_is_passed_on() {
         "GET /a b HTTP/1.1\r\nHost: x\r\n",
         "GET / HTTP/2.0\r\nHost: x\r\n",
         "G\tET / HTTP/1.1\r\nHost: x\r\n",
-        // Whom is it meant for?
+        // Ambiguous hosts.
         "GET / HTTP/1.1\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
@@ -78,13 +78,13 @@ fn what_is_framed_badly_is_refused_and_nothing_of_it_is_passed_on() {
         let status = answers.split(' ').nth(1).unwrap_or_default();
         assert!(["400", "431", "505", ""].contains(&status), "{head:?} got {answers:?}");
         assert!(answers.matches("HTTP/1.1 ").count() <= 1, "{head:?} got {answers:?}");
-        assert_eq!(*heard.lock().unwrap(), "", "{head:?}");
+        assert_eq!(*received.lock().unwrap(), "", "{head:?}");
     }
 }
 
 #[test]
-fn chunks_that_are_framed_badly_never_end_a_request() {
-    let (folder, (origin, heard)) = (Folder::new(), recorder());
+fn badly_framed_chunks_never_complete_a_request() {
+    let (folder, (origin, received)) = (Folder::new(), recorder());
     let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
     for body in [
         "5\nhello\r\n0\r\n\r\n",
@@ -99,17 +99,17 @@ fn chunks_that_are_framed_badly_never_end_a_request() {
         let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
         let answers = proxy.raw(format!("{head}{body}{SMUGGLED}").as_bytes());
         assert!(answers.matches("HTTP/1.1 ").count() <= 1, "{body:?} got {answers:?}");
-        let heard = std::mem::take(&mut *heard.lock().unwrap());
+        let received = std::mem::take(&mut *received.lock().unwrap());
         assert!(
-            !heard.contains("/smuggled") && !heard.contains("0\r\n\r\n"),
-            "{body:?} sent {heard:?}"
+            !received.contains("/smuggled") && !received.contains("0\r\n\r\n"),
+            "{body:?} sent {received:?}"
         );
     }
 }
 
-/// Its name ends here with the header, so that the upstream would take what is coded for what is meant.
+/// The proxy removes `Transfer-Encoding`, so the upstream would not know the coding of the body.
 #[test]
-fn a_body_that_is_coded_in_more_than_chunks_is_refused() {
+fn transfer_codings_other_than_chunked_are_refused() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let proxy = Proxy::start(&folder, &origin.url(), "", "");
     for (coding, status, passed_on) in [
@@ -126,10 +126,10 @@ fn a_body_that_is_coded_in_more_than_chunks_is_refused() {
     }
 }
 
-/// RFC 9112, 6.3: chunks win, the length must not be passed on, and the connection ends with it.
+/// RFC 9112, 6.3: chunks win, the length is not forwarded, and the connection is closed.
 #[test]
-fn of_two_ways_to_frame_a_body_one_is_passed_on_and_the_connection_ends() {
-    let (folder, (origin, heard)) = (Folder::new(), recorder());
+fn with_length_and_chunks_only_chunks_are_forwarded_and_the_connection_closes() {
+    let (folder, (origin, received)) = (Folder::new(), recorder());
     let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
     for both in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
@@ -139,26 +139,29 @@ fn of_two_ways_to_frame_a_body_one_is_passed_on_and_the_connection_ends() {
         let sent = format!("POST / HTTP/1.1\r\nHost: x\r\n{both}\r\n\r\n0\r\n\r\n{SMUGGLED}");
         let answers = proxy.raw(sent.as_bytes());
         assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{both:?} got {answers:?}");
-        let heard = std::mem::take(&mut *heard.lock().unwrap()).to_lowercase();
-        assert!(!heard.contains("content-length") && !heard.contains("/smuggled"), "{heard:?}");
-        assert!(heard.ends_with("0\r\n\r\n"), "{heard:?}");
+        let received = std::mem::take(&mut *received.lock().unwrap()).to_lowercase();
+        assert!(
+            !received.contains("content-length") && !received.contains("/smuggled"),
+            "{received:?}"
+        );
+        assert!(received.ends_with("0\r\n\r\n"), "{received:?}");
     }
 }
 
 #[test]
-fn one_length_twice_is_one_length() {
-    let (folder, (origin, heard)) = (Folder::new(), recorder());
+fn a_repeated_equal_length_is_accepted() {
+    let (folder, (origin, received)) = (Folder::new(), recorder());
     let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
     let sent = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
     assert!(proxy.raw(sent.as_bytes()).starts_with("HTTP/1.1 200"), "{sent}");
-    let heard = heard.lock().unwrap().to_lowercase();
-    assert_eq!(heard.matches("content-length: 5\r\n").count(), 1, "{heard}");
+    let received = received.lock().unwrap().to_lowercase();
+    assert_eq!(received.matches("content-length: 5\r\n").count(), 1, "{received}");
 }
 
-/// A length that is announced and a body that is longer: the rest is the next request on the client's connection, and
-/// the upstream has never heard of it as part of this one.
+/// If a body is longer than its `Content-Length`, the rest is the next request on the client's connection, and is not
+/// forwarded as part of this one.
 #[test]
-fn what_is_behind_a_body_is_another_request_with_a_limit_of_its_own() {
+fn bytes_after_a_body_are_a_separate_request() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let more = "policies: { one: { algorithm: sliding-log, limit: 1/h } }\n\
         routes: [{ match: { path: /smuggled }, policy: one }]";
@@ -168,13 +171,13 @@ fn what_is_behind_a_body_is_another_request_with_a_limit_of_its_own() {
         let sent = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nok{SMUGGLED}");
         stream.write_all(sent.as_bytes()).unwrap();
         assert_eq!(read_answer(&mut stream).json()["body"], "ok");
-        assert_eq!(read_answer(&mut stream).status, expected, "it is counted like any other");
+        assert_eq!(read_answer(&mut stream).status, expected, "the second request is charged");
     }
 }
 
-/// Who asks CGI or WSGI for `X-Forwarded-For` gets `X_Forwarded_For` as well, and perhaps what a trailer says.
+/// CGI and WSGI treat `X_Forwarded_For` as `X-Forwarded-For`, and some servers treat trailers as headers.
 #[test]
-fn no_spelling_lets_a_stranger_claim_to_be_somebody_else() {
+fn no_header_spelling_lets_a_client_forge_its_address() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let sent = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\
         X-Real-IP: claim\r\nX-Original-URL: claim\r\nX-Rewrite-URL: claim\r\nX-Forwarded-Ssl: claim\r\n\
@@ -182,15 +185,15 @@ fn no_spelling_lets_a_stranger_claim_to_be_somebody_else() {
         2\r\nok\r\n0\r\nX-Forwarded-For: trick\r\nX-Sum: mine\r\n\r\n";
     for (config, claims) in [("", 0), ("client_ip: { trusted_proxies: [127.0.0.1] }", 4)] {
         let proxy = Proxy::start(&folder, &origin.url(), "", config);
-        let told = Reply::read(&proxy.raw(sent.as_bytes())).json().to_string();
-        for (said, times) in [("claim", claims), ("trick", 0), ("mine", 2)] {
-            assert_eq!(told.matches(said).count(), times, "{said} with {config:?}: {told}");
+        let seen = Reply::read(&proxy.raw(sent.as_bytes())).json().to_string();
+        for (output, times) in [("claim", claims), ("trick", 0), ("mine", 2)] {
+            assert_eq!(seen.matches(output).count(), times, "{output} with {config:?}: {seen}");
         }
     }
 }
 
 #[test]
-fn answers_that_are_framed_badly_are_no_answers() {
+fn badly_framed_answers_are_bad_gateway() {
     let folder = Folder::new();
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
@@ -214,7 +217,7 @@ fn answers_that_are_framed_badly_are_no_answers() {
 }
 
 #[test]
-fn an_answer_that_is_framed_twice_has_the_length_of_its_chunks() {
+fn in_an_answer_with_length_and_chunks_the_chunks_count() {
     let folder = Folder::new();
     let origin = by_hand(|mut stream| {
         while !read_head(&mut stream).is_empty() {
@@ -230,7 +233,7 @@ fn an_answer_that_is_framed_twice_has_the_length_of_its_chunks() {
 }
 
 #[test]
-fn more_than_one_answer_to_a_request_is_not_the_answer_to_the_next() {
+fn surplus_answers_are_not_used_for_the_next_request() {
     let folder = Folder::new();
     let origin = by_hand(|mut stream| {
         let mut number = 0;

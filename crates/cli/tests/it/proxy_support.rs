@@ -1,4 +1,4 @@
-//! The proxy with something behind it: an app in this process, or bytes by hand.
+//! The proxy and its upstreams: an app in this process, or a hand-written server.
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use crate::programs::curl;
 use crate::support::Folder;
 use crate::support::{DEADLINE, Reply, Server, tidegate};
 
-/// An app, gone with this.
+/// An app, stopped when dropped.
 pub(crate) struct Origin {
     pub(crate) addr: SocketAddr,
     requests: Arc<AtomicUsize>,
@@ -69,12 +69,12 @@ impl Origin {
         Self { addr, requests, connections, _runtime: runtime }
     }
 
-    /// Answers with what it got, as JSON.
+    /// An app that answers with the received request as JSON.
     pub(crate) fn mirror() -> Self {
         Self::start(mirrored)
     }
 
-    /// … at this address.
+    /// The same at a given address.
     pub(crate) fn mirror_at(place: SocketAddr) -> Self {
         Self::start_at(place, mirrored)
     }
@@ -92,7 +92,7 @@ impl Origin {
     }
 }
 
-/// What was received, as JSON: headers as pairs, in order of their names.
+/// The received request as JSON, with headers as pairs sorted by name.
 pub(crate) async fn mirrored(request: Request<Incoming>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let collected = body.collect().await.unwrap();
@@ -105,24 +105,24 @@ pub(crate) async fn mirrored(request: Request<Incoming>) -> Response<Body> {
         pairs.sort();
         pairs
     };
-    let told = json!({
+    let mirror = json!({
         "method": parts.method.as_str(),
         "uri": parts.uri.to_string(),
         "headers": pairs(&parts.headers),
         "trailers": pairs(&trailers),
         "body": String::from_utf8_lossy(&collected.to_bytes()),
     });
-    Response::new(Body::from(told.to_string()))
+    Response::new(Body::from(mirror.to_string()))
 }
 
-/// The header of a mirrored request.
-pub(crate) fn received<'a>(told: &'a Value, name: &str) -> Vec<&'a str> {
-    let pairs = told["headers"].as_array().unwrap().iter();
+/// The values of a header in a mirrored request.
+pub(crate) fn received<'a>(mirror: &'a Value, name: &str) -> Vec<&'a str> {
+    let pairs = mirror["headers"].as_array().unwrap().iter();
     let named = pairs.filter(|pair| pair[0] == name);
     named.map(|pair| pair[1].as_str().unwrap()).collect()
 }
 
-/// Something behind the proxy that says and hears what it is told to, byte by byte: each connection gets a thread.
+/// A hand-written upstream: `answer` serves each connection in its own thread.
 pub(crate) fn by_hand(answer: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -136,7 +136,7 @@ pub(crate) fn by_hand(answer: impl Fn(TcpStream) + Clone + Send + 'static) -> So
     addr
 }
 
-/// Reads up to the end of a head.
+/// Reads a request head.
 pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -148,15 +148,16 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// The proxy, and where its API is.
+/// The proxy, and the address of its API.
 pub(crate) struct Proxy {
-    /// What is spoken to here is the proxy.
+    /// Requests to this address go to the proxy door.
     pub(crate) server: Server,
     pub(crate) api: SocketAddr,
 }
 
 impl Proxy {
-    /// In front of one upstream, with more of a configuration; what is said of `proxy:` goes into `options`.
+    /// Starts a proxy with these upstreams. `options` are further keys of `proxy:`, `more` is the rest of the
+    /// configuration.
     pub(crate) fn start(folder: &Folder, upstream: &str, options: &str, more: &str) -> Self {
         let config = format!(
             "listen: {{ http: 127.0.0.1:0, proxy: 127.0.0.1:0 }}\n\
@@ -170,7 +171,7 @@ impl Proxy {
         Self::launched(&mut tidegate(&["serve", "-c", &path]))
     }
 
-    /// Whatever runs one, with an API or without.
+    /// Starts a proxy with a command, with or without an API.
     pub(crate) fn launched(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let nowhere = "127.0.0.1:1".parse().unwrap();
@@ -195,7 +196,7 @@ impl Proxy {
         format!("http://{}{path}", self.server.addr)
     }
 
-    /// What the mirror got of a request.
+    /// Sends a request, and returns what the mirror received.
     pub(crate) fn mirrored(
         &self,
         method: &str,
@@ -208,24 +209,24 @@ impl Proxy {
         reply.json()
     }
 
-    /// Sends bytes as they are on a connection of their own, and reads until it is closed.
+    /// Sends raw bytes over a new connection, and reads until it is closed.
     pub(crate) fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.server.connect();
-        // It may be closed before all is sent.
+        // The connection may be closed before everything is sent.
         let _ = stream.write_all(bytes);
         let mut answers = Vec::new();
         let _ = stream.read_to_end(&mut answers);
         String::from_utf8_lossy(&answers).into_owned()
     }
 
-    /// A figure of `/metrics`.
+    /// The value of a series in `/metrics`.
     pub(crate) fn metric(&self, series: &str) -> Option<f64> {
         let page = curl(&[&format!("http://{}/metrics", self.api)]);
         let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
         Some(line.parse().expect(series))
     }
 
-    /// What it has in memory, in MiB: now, and at most until now.
+    /// The resident memory in MiB: the current value and the peak.
     pub(crate) fn resident_mib(&self) -> (u64, u64) {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
@@ -237,7 +238,7 @@ impl Proxy {
     }
 }
 
-/// Reads one answer with a length from a connection that stays open.
+/// Reads one answer with a `Content-Length` from a connection that stays open.
 pub(crate) fn read_answer(stream: &mut TcpStream) -> Reply {
     let head = read_head(stream);
     assert!(head.starts_with("HTTP/1.1 "), "{head:?}");

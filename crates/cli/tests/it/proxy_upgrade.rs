@@ -1,4 +1,4 @@
-//! Connections that become something else, such as WebSocket.
+//! Upgraded connections, such as a WebSocket.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::proxy_support::{Proxy, by_hand, read_head};
 use crate::support::Folder;
 use crate::support::{DEADLINE, Reply};
 
-/// Speaks WebSocket with whoever connects, and prints its port.
+/// A WebSocket echo server that prints its port.
 struct Echo {
     child: std::process::Child,
     port: u16,
@@ -34,7 +34,7 @@ impl Drop for Echo {
 }
 
 #[test]
-fn a_websocket_goes_through_both_ways() {
+fn a_websocket_is_tunnelled_in_both_directions() {
     let (folder, echo) = (Folder::new(), Echo::start());
     let more =
         "policies: { one: { algorithm: sliding-log, limit: 1/h } }\nroutes: [{ policy: one }]";
@@ -50,14 +50,14 @@ fn a_websocket_goes_through_both_ways() {
             .expect("cannot start node; the tests need it")
     };
     let ran = speak();
-    let said = String::from_utf8_lossy(&ran.stdout);
+    let output = String::from_utf8_lossy(&ran.stdout);
     let failed = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(said.trim(), "open chat; hello; 200000 bytes; closed 1000", "{failed}");
+    assert_eq!(output.trim(), "open chat; hello; 200000 bytes; closed 1000", "{failed}");
     let again = speak();
     assert!(!again.status.success(), "a handshake is a request, and has a limit");
 }
 
-/// Agrees to speak something else, at once with a first word, and then repeats what it hears.
+/// An upstream that upgrades the connection, sends a first message with the response head, and then echoes all bytes.
 fn parrot() -> std::net::SocketAddr {
     by_hand(|mut stream| {
         let head = read_head(&mut stream).to_lowercase();
@@ -84,7 +84,7 @@ const ASK: &[u8] =
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: parrot\r\n\r\n";
 
 #[test]
-fn any_protocol_goes_through_from_its_first_byte_and_ends_with_either_side() {
+fn any_upgraded_protocol_is_tunnelled_until_either_side_closes() {
     let folder = Folder::new();
     let proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", "");
     let mut stream = proxy.server.connect();
@@ -92,33 +92,33 @@ fn any_protocol_goes_through_from_its_first_byte_and_ends_with_either_side() {
     let head = read_head(&mut stream);
     assert!(head.starts_with("HTTP/1.1 101 Switching Protocols"), "{head}");
     assert!(head.contains("upgrade: parrot") && head.contains("x-own: o"), "{head}");
-    let mut heard = [0; 5];
-    stream.read_exact(&mut heard).unwrap();
-    assert_eq!(&heard, b"first");
+    let mut received = [0; 5];
+    stream.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"first");
     for word in [&b"\0\xff\r\n\r\n"[..], b"GET /smuggled HTTP/1.1\r\n\r\n"] {
         stream.write_all(word).unwrap();
-        let mut heard = vec![0; word.len()];
-        stream.read_exact(&mut heard).unwrap();
-        assert_eq!(heard, word);
+        let mut received = vec![0; word.len()];
+        stream.read_exact(&mut received).unwrap();
+        assert_eq!(received, word);
     }
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty());
     let open = r#"tidegate_connections{door="proxy"}"#;
-    wait_until("the connection is over", DEADLINE, || proxy.metric(open) == Some(0.0));
+    wait_until("the connection is closed", DEADLINE, || proxy.metric(open) == Some(0.0));
 }
 
 #[test]
-fn what_must_not_be_switched_to_is_not() {
+fn forbidden_upgrades_are_not_forwarded() {
     let folder = Folder::new();
     let proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", "");
     for head in [
-        // Nobody would look at the requests behind it.
+        // Requests in the tunnel would not be checked.
         "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
-        // Not meant for the next hop.
+        // `Upgrade` without `Connection: upgrade`.
         "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: parrot\r\n",
-        // An old client cannot.
+        // HTTP/1.0 has no upgrades.
         "GET / HTTP/1.0\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: parrot\r\n",
     ] {
         let reply = Reply::read(&proxy.raw(format!("{head}Connection: close\r\n\r\n").as_bytes()));
@@ -136,11 +136,11 @@ fn what_must_not_be_switched_to_is_not() {
         );
     });
     let proxy = Proxy::start(&folder, &format!("http://{pushy}"), "", "");
-    assert_eq!(proxy.server.get("/").status, 502, "nobody asked for it");
+    assert_eq!(proxy.server.get("/").status, 502, "the client requested no upgrade");
 }
 
 #[test]
-fn an_open_tunnel_does_not_keep_the_server_up() {
+fn an_open_tunnel_does_not_delay_the_shutdown() {
     let folder = Folder::new();
     let mut proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", "");
     let mut stream = proxy.server.connect();

@@ -1,4 +1,4 @@
-//! Those behind the proxy: several, unwell, over TLS, on a socket; and the end of the proxy itself.
+//! Upstreams of the proxy: several, unhealthy ones, over TLS, on a Unix socket; and the shutdown of the proxy.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::support::Folder;
 use crate::support::{DEADLINE, tidegate};
 
 #[test]
-fn several_share_the_load() {
+fn several_upstreams_share_the_load() {
     let (folder, origins) = (Folder::new(), [Origin::mirror(), Origin::mirror(), Origin::mirror()]);
     let urls: Vec<_> = origins.iter().map(Origin::url).collect();
     for balance in ["round-robin", "least-loaded"] {
@@ -38,19 +38,19 @@ fn several_share_the_load() {
 }
 
 #[test]
-fn one_that_is_gone_is_missed_by_nobody_and_comes_back() {
+fn a_stopped_upstream_fails_no_request_and_is_used_again_later() {
     let (folder, here, port) = (Folder::new(), Origin::mirror(), free_port());
     let upstreams = format!("[http://127.0.0.1:{port}, {}]", here.url());
     let proxy = Proxy::start(&folder, &upstreams, ", balance: round-robin", "");
     let gone = format!(r#"tidegate_upstream_up{{upstream="http://127.0.0.1:{port}"}}"#);
     assert_eq!(proxy.metric(&gone), Some(1.0));
     let mut sent = 0;
-    wait_until("it was given up", DEADLINE, || {
+    wait_until("the upstream is ejected", DEADLINE, || {
         assert_eq!(proxy.server.get("/").status, 200);
         sent += 1;
         proxy.metric(&gone) == Some(0.0)
     });
-    assert_eq!(here.requests(), sent, "who is not connected to is sent nothing");
+    assert_eq!(here.requests(), sent, "every request reaches the other upstream once");
     let missed = format!(
         r#"tidegate_upstream_requests_total{{upstream="http://127.0.0.1:{port}",status="unreached"}}"#
     );
@@ -69,20 +69,20 @@ fn one_that_is_gone_is_missed_by_nobody_and_comes_back() {
 }
 
 #[test]
-fn one_that_takes_no_connections_is_missed_by_nobody() {
+fn an_upstream_that_accepts_no_connections_fails_no_request() {
     let (folder, here) = (Folder::new(), Origin::mirror());
     let (silent, _queue) = full();
     let upstreams = format!("[http://{silent}, {}]", here.url());
     let options = ", balance: round-robin, connect_timeout: 2s, host: upstream";
     let proxy = Proxy::start(&folder, &upstreams, options, "");
     for number in 0..2 {
-        let told = proxy.mirrored("POST", "/", &[], b"a body");
-        assert_eq!(told["body"], "a body", "{number}");
-        assert_eq!(received(&told, "host"), [here.addr.to_string()], "{number}");
+        let seen = proxy.mirrored("POST", "/", &[], b"a body");
+        assert_eq!(seen["body"], "a body", "{number}");
+        assert_eq!(received(&seen, "host"), [here.addr.to_string()], "{number}");
     }
 }
 
-/// A place whose connections are queued, and whose queue is full; for as long as the queue is held.
+/// An address whose accept queue is full, for as long as the sockets are held.
 fn full() -> (SocketAddr, Vec<Socket>) {
     let open = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let listener = open();
@@ -93,7 +93,7 @@ fn full() -> (SocketAddr, Vec<Socket>) {
     for _ in 0..4 {
         let socket = open();
         socket.set_nonblocking(true).unwrap();
-        // Under way is all that it gets to be.
+        // Does not wait for the handshake.
         let _ = socket.connect(&addr);
         queue.push(socket);
     }
@@ -101,7 +101,7 @@ fn full() -> (SocketAddr, Vec<Socket>) {
 }
 
 #[test]
-fn if_nobody_can_be_connected_to_the_client_is_told() {
+fn without_a_reachable_upstream_the_client_gets_502() {
     let folder = Folder::new();
     let upstreams = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
     let proxy = Proxy::start(&folder, &format!("[{}]", upstreams.join(", ")), "", "");
@@ -117,7 +117,7 @@ fn if_nobody_can_be_connected_to_the_client_is_told() {
 }
 
 #[test]
-fn one_that_says_it_is_unwell_gets_nothing_until_it_is_well() {
+fn an_unhealthy_upstream_gets_no_requests() {
     let (folder, other) = (Folder::new(), Origin::mirror());
     let is_well = Arc::new(AtomicBool::new(true));
     let asked = is_well.clone();
@@ -137,13 +137,13 @@ fn one_that_says_it_is_unwell_gets_nothing_until_it_is_well() {
     let gets_any = || (0..4).any(|_| proxy.server.get("/").body == "moody");
     assert!(gets_any());
     is_well.store(false, SeqCst);
-    wait_until("it gets nothing", DEADLINE, || !gets_any());
+    wait_until("the upstream gets no requests", DEADLINE, || !gets_any());
     is_well.store(true, SeqCst);
-    wait_until("it gets its share again", DEADLINE, gets_any);
+    wait_until("the upstream gets its share again", DEADLINE, gets_any);
 }
 
 #[test]
-fn an_upstream_can_be_a_socket() {
+fn an_upstream_can_be_a_unix_socket() {
     let folder = Folder::new();
     let socket = folder.path("app.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -158,7 +158,7 @@ fn an_upstream_can_be_a_socket() {
     assert_eq!(proxy.server.get("/").body, "socket");
 }
 
-/// Files of an authority and of a certificate that it has issued for this machine.
+/// The files of a certificate authority, and of a certificate for this machine.
 fn certificates(folder: &Folder) -> [String; 3] {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -172,7 +172,7 @@ fn certificates(folder: &Folder) -> [String; 3] {
 }
 
 #[test]
-fn both_sides_can_speak_tls() {
+fn both_sides_can_use_tls() {
     let (folder, origin, port) = (Folder::new(), Origin::mirror(), free_port());
     let [ca, cert, key] = certificates(&folder);
     let root = folder.path("");
@@ -202,20 +202,20 @@ fn both_sides_can_speak_tls() {
     let proxy = start(&format!(", ca_file: {ca}"));
     for (version, expected) in [("--http1.1", "1.1"), ("--http2", "2")] {
         let url = format!("https://localhost:{}/a", proxy.server.addr.port());
-        let said = curl(&["--cacert", &ca, version, "-w", "\n%{http_version}", &url]);
-        let (body, spoken) = said.rsplit_once('\n').unwrap();
-        let told: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!((spoken, &told["uri"]), (expected, &"/a".into()));
-        assert_eq!(received(&told, "x-forwarded-proto"), ["https"]);
+        let output = curl(&["--cacert", &ca, version, "-w", "\n%{http_version}", &url]);
+        let (body, spoken) = output.rsplit_once('\n').unwrap();
+        let seen: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!((spoken, &seen["uri"]), (expected, &"/a".into()));
+        assert_eq!(received(&seen, "x-forwarded-proto"), ["https"]);
     }
     let strict = start("");
     let url = format!("https://localhost:{}/a", strict.server.addr.port());
     let status = curl(&["--cacert", &ca, "-o", "/dev/null", "-w", "%{http_code}", &url]);
-    assert_eq!(status, "502", "an upstream that nobody vouches for");
+    assert_eq!(status, "502", "an upstream with an untrusted certificate");
 }
 
 #[test]
-fn the_end_fails_no_request_that_was_let_in() {
+fn a_shutdown_of_the_proxy_fails_no_accepted_request() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     for _ in 0..3 {
         let proxy = Proxy::start(&folder, &origin.url(), "", "");
@@ -225,9 +225,9 @@ fn the_end_fails_no_request_that_was_let_in() {
 }
 
 #[test]
-fn an_upstream_that_closes_idle_connections_fails_nobody() {
+fn an_upstream_that_closes_idle_connections_fails_no_request() {
     let folder = Folder::new();
-    // Closes after each answer without having said so, at the worst moment.
+    // Closes after each answer without `connection: close`.
     let origin = crate::proxy_support::by_hand(|mut stream| {
         if !crate::proxy_support::read_head(&mut stream).is_empty() {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
@@ -236,7 +236,7 @@ fn an_upstream_that_closes_idle_connections_fails_nobody() {
     let proxy = Proxy::start(&folder, &format!("http://{origin}"), "", "");
     let idle = format!(r#"tidegate_upstream_idle_connections{{upstream="http://{origin}"}}"#);
     for number in 0..3 {
-        // The end of the connection is on its way; once it was seen, the connection is not used again.
+        // Once the proxy has noticed the close, it does not reuse the connection.
         wait_until("the connection was dropped", DEADLINE, || proxy.metric(&idle) == Some(0.0));
         let reply = proxy.server.get("/");
         assert_eq!(reply.status, 200, "request {number}: {}", reply.body);
@@ -244,7 +244,7 @@ fn an_upstream_that_closes_idle_connections_fails_nobody() {
 }
 
 #[test]
-fn configurations_that_make_no_sense_are_told() {
+fn invalid_proxy_configurations_are_explained() {
     let folder = Folder::new();
     for (config, expected) in [
         ("proxy: { upstream: http://a }", "proxy: has no address: set `listen.proxy`"),
@@ -276,8 +276,8 @@ fn configurations_that_make_no_sense_are_told() {
     ] {
         let path = folder.write("bad.yaml", config);
         let ran = tidegate(&["validate", &path]).output().unwrap();
-        let said = String::from_utf8_lossy(&ran.stderr) + String::from_utf8_lossy(&ran.stdout);
-        assert_eq!(ran.status.code(), Some(1), "{config}: {said}");
-        assert!(said.contains(expected), "{config}: {said}");
+        let output = String::from_utf8_lossy(&ran.stderr) + String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(ran.status.code(), Some(1), "{config}: {output}");
+        assert!(output.contains(expected), "{config}: {output}");
     }
 }

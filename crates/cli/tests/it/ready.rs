@@ -8,7 +8,7 @@ use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::support::{Folder, Reply, Server};
 
 #[test]
-fn a_server_in_memory_is_ready_until_it_is_told_to_stop() {
+fn a_server_in_memory_is_ready_until_sigterm() {
     let mut server = Server::start();
     for path in ["/readyz", "/readyz?strict", "/readyz?strict=1&x"] {
         let reply = server.get(path);
@@ -16,19 +16,19 @@ fn a_server_in_memory_is_ready_until_it_is_told_to_stop() {
         assert_eq!(reply.json(), json!({"ready": true, "state": "serving", "store": store}));
         assert_eq!(reply.status, 200, "{path}");
     }
-    // A connection that is open keeps the server for a while.
+    // An open connection keeps the server running for a while.
     let mut open = server.connect();
     open.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     assert!(open.read(&mut [0; 1024]).unwrap() > 0);
     server.signal("TERM");
-    // The signal may take a moment to arrive.
+    // The signal may arrive late.
     let mut last = String::new();
-    wait_until("it is not ready", DEADLINE, || {
+    wait_until("the server is not ready", DEADLINE, || {
         open.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut bytes = [0; 1024];
         let count = open.read(&mut bytes).unwrap();
         last = String::from_utf8_lossy(&bytes[..count]).into_owned();
-        // Not ready first, and a moment later nobody is kept either.
+        // The server first reports that it is not ready, and a moment later closes connections.
         last.contains("connection: close\r\n")
     });
     let reply = Reply::read(&last);
@@ -38,14 +38,14 @@ fn a_server_in_memory_is_ready_until_it_is_told_to_stop() {
 }
 
 #[test]
-fn with_nobody_connected_a_balancer_still_sees_the_end_coming_and_a_terminal_does_not_wait() {
+fn sigterm_drains_even_without_connections_and_sigint_does_not() {
     let folder = Folder::new();
     let config = "drain: 5min\npolicies: { api: 100/min }\n";
     let stopped_by_manager = Server::with_config(&folder, config);
     stopped_by_manager.signal("TERM");
     let unready = || stopped_by_manager.get("/readyz").status == 503;
-    wait_until("it is not ready", DEADLINE, unready);
-    // Every look is a connection of its own, between which nobody is connected.
+    wait_until("the server is not ready", DEADLINE, unready);
+    // Every request has its own connection, and between them no client is connected.
     for _ in 0..20 {
         assert!(unready());
         let check = stopped_by_manager.post("/v1/check", r#"{"policy":"api","key":"ann"}"#);
@@ -56,7 +56,7 @@ fn with_nobody_connected_a_balancer_still_sees_the_end_coming_and_a_terminal_doe
 }
 
 #[test]
-fn a_store_that_is_gone_makes_it_unready_only_for_those_who_ask_strictly() {
+fn a_store_outage_makes_only_strict_checks_unready() {
     let redis = RedisServer::start();
     let server = Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--store", &redis.url()]);
     let store = |path: &str| {
@@ -66,7 +66,7 @@ fn a_store_that_is_gone_makes_it_unready_only_for_those_who_ask_strictly() {
     wait_until("Redis is reached", DEADLINE, || store("/readyz?strict").0 == 200);
     assert_eq!(store("/readyz"), (200, "ok".to_owned()));
     redis.kill();
-    wait_until("Redis is missed", DEADLINE, || store("/readyz").1 != "ok");
+    wait_until("the outage is noticed", DEADLINE, || store("/readyz").1 != "ok");
     assert_eq!(store("/readyz").0, 200);
     let (status, trouble) = store("/readyz?strict");
     assert_eq!(status, 503);

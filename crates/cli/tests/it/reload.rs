@@ -1,4 +1,4 @@
-//! A new configuration while the server serves.
+//! Reloads of the configuration while the server runs.
 
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
@@ -15,7 +15,7 @@ fn start(file: &str) -> Server {
     Server::start_with(&["serve", "-c", file, "--listen", "127.0.0.1:0"])
 }
 
-/// How much of a policy a key may have at most; `None` if there is no such policy.
+/// The limit of a policy; `None` if there is no such policy.
 fn limit_of(server: &Server, policy: &str) -> Option<u64> {
     let policies: Value = server.get("/v1/policies").json();
     policies[policy]["limit"].as_u64()
@@ -27,7 +27,7 @@ fn check(server: &Server, policy: &str) -> bool {
 }
 
 #[test]
-fn counters_survive_a_reload_and_the_rest_changes() {
+fn a_reload_keeps_counters_and_changes_the_rest() {
     let folder = Folder::new();
     let file = folder.write("t.yaml", "policies: { api: fixed-window 3/day, old: 1/s }\n");
     let server = start(&file);
@@ -36,12 +36,12 @@ fn counters_survive_a_reload_and_the_rest_changes() {
     wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(4));
     assert_eq!((limit_of(&server, "old"), limit_of(&server, "new")), (None, Some(1)));
     assert!(check(&server, "api") && check(&server, "api"));
-    assert!(!check(&server, "api"), "what was spent stays spent");
+    assert!(!check(&server, "api"), "the usage is kept");
 }
 
-/// 5 an hour, all spent, are an hour ahead: so they are of 10 an hour, too.
+/// GCRA and token buckets store a time: 5/h, all used, is one hour ahead, and so it is with 10/h.
 #[test]
-fn what_was_spent_is_time_where_it_counts_so_and_another_algorithm_begins_anew() {
+fn usage_carries_over_to_a_new_rate_and_a_new_algorithm_starts_empty() {
     let folder = Folder::new();
     let policies = |paced: &str, other: &str| {
         format!(
@@ -65,28 +65,30 @@ fn what_was_spent_is_time_where_it_counts_so_and_another_algorithm_begins_anew()
 }
 
 #[test]
-fn a_bad_file_is_refused_whole_and_the_log_says_why() {
+fn a_bad_file_is_refused_as_a_whole_and_logged() {
     let folder = Folder::new();
     let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
     let log = folder.path("log");
     let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
     folder.write("t.yaml", "policies: { api: 5/day, web: 1/m }\nmode: x\n");
-    let said = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
+    let output = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
     wait_until("the file is refused", DEADLINE, || {
-        said("t.yaml:2:7: mode: unknown `x`: expected one of enforce, shadow")
-            && said("the old configuration stays in force")
+        output("t.yaml:2:7: mode: unknown `x`: expected one of enforce, shadow")
+            && output("the old configuration stays in force")
     });
     assert_eq!((limit_of(&server, "api"), limit_of(&server, "web")), (Some(3), None));
     assert_eq!(server.metric("tidegate_config_refused"), Some(1.0));
     folder.write("t.yaml", "policies: { api: 5/day }\nkey_prefix: other\n");
-    wait_until("the next one is taken", DEADLINE, || limit_of(&server, "api") == Some(5));
-    wait_until("all is well", DEADLINE, || server.metric("tidegate_config_refused") == Some(0.0));
-    wait_until("the rest is told", DEADLINE, || {
-        said("needs a restart to take effect") && said("key_prefix")
+    wait_until("the next file is accepted", DEADLINE, || limit_of(&server, "api") == Some(5));
+    wait_until("the reload is accepted", DEADLINE, || {
+        server.metric("tidegate_config_refused") == Some(0.0)
+    });
+    wait_until("the other changes are logged", DEADLINE, || {
+        output("needs a restart to take effect") && output("key_prefix")
     });
 }
 
-/// The reload is wrong in one thing, which is noticed last: it takes the token from a door that others can reach.
+/// The only error of the reload is found last: it removes the token of a public door.
 #[test]
 fn a_refused_reload_changes_nothing() {
     let (folder, authority) = (Folder::new(), Authority::new("authority"));
@@ -104,7 +106,7 @@ fn a_refused_reload_changes_nothing() {
     wait_for_port(port);
     let asked = |path: &str| curl(&["--cacert", &ca, &format!("https://localhost:{port}/{path}")]);
     let metrics = || asked("metrics");
-    // Which series there are, and all that is known of limits.
+    // The names of all series, and the samples of limits.
     let shown = |page: &str| -> (Vec<String>, Vec<String>) {
         let samples = page.lines().filter(|line| !line.starts_with('#'));
         let limits = samples.clone().filter(|line| line.starts_with("rate_limit_"));
@@ -136,22 +138,22 @@ fn a_refused_reload_changes_nothing() {
 }
 
 #[test]
-fn a_hangup_reads_the_file_again_at_once() {
+fn sighup_reloads_the_file_at_once() {
     let folder = Folder::new();
     let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
     let server = start(&file);
     folder.write("t.yaml", "policies: { api: 7/day }\n");
     server.signal("HUP");
     wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(7));
-    // Nothing to read again is no reason to end.
+    // SIGHUP without a configuration file does not stop the server.
     let demo = Server::start();
     demo.signal("HUP");
     assert_eq!(demo.get("/healthz").status, 200);
 }
 
-/// As a kubelet does it: a new folder, and `..data` points to it from one instant to the next.
+/// As a kubelet does it: a new folder, to which the link `..data` is switched atomically.
 #[test]
-fn a_swap_of_data_is_noticed() {
+fn a_configmap_update_is_noticed() {
     let folder = Folder::new();
     fs::create_dir(folder.path("..1")).unwrap();
     fs::create_dir(folder.path("..2")).unwrap();
@@ -166,65 +168,65 @@ fn a_swap_of_data_is_noticed() {
     wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(9));
 }
 
-/// What cannot be read is told once, and never keeps the other files from being looked at.
+/// An unreadable file is logged once, and other files are still watched.
 #[test]
-fn what_cannot_be_read_is_told_once_and_hides_no_other_change() {
+fn an_unreadable_file_is_logged_once_and_hides_no_other_change() {
     let folder = Folder::new();
     let file = folder.write("t.yaml", "policies: { api: 3/day }\n");
     let rules = folder.write("rules/a.yaml", "domain: edge\n");
     let (log, folder_of_rules) = (folder.path("log"), folder.path("rules"));
     let args = ["serve", "-c", &file, "--listen", "127.0.0.1:0", "--envoy-config"];
     let server = Server::start_logged(&[&args[..], &[&folder_of_rules]].concat(), &log);
-    let said = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
+    let output = |part: &str| fs::read_to_string(&log).unwrap().contains(part);
     let refused = || server.metric("tidegate_config_refused") == Some(1.0);
     let refusals = || server.metric(r#"tidegate_config_reload_total{result="error"}"#);
 
     symlink("/nowhere/note", folder.path("rules/note")).unwrap();
     folder.write("t.yaml", "policies: { api: 4/day }\n");
-    wait_until("a link that nobody reads is no matter", DEADLINE, || {
+    wait_until("a dangling link that is not a rule file is ignored", DEADLINE, || {
         limit_of(&server, "api") == Some(4)
     });
     symlink("/nowhere/b.yaml", folder.path("rules/b.yaml")).unwrap();
-    wait_until("a file that is not there is told", DEADLINE, || {
-        refused() && said("rules/b.yaml: cannot be read: No such file or directory")
+    wait_until("a missing file is logged", DEADLINE, || {
+        refused() && output("rules/b.yaml: cannot be read: No such file or directory")
     });
     fs::remove_file(folder.path("rules/b.yaml")).unwrap();
-    wait_until("all is well", DEADLINE, || !refused());
-    assert_eq!(refusals(), Some(1.0), "told once");
+    wait_until("the reload is accepted", DEADLINE, || !refused());
+    assert_eq!(refusals(), Some(1.0), "refused once");
 
     fs::rename(&rules, folder.path("a.yaml")).unwrap();
-    wait_until("a folder without files is told", DEADLINE, || {
-        refused() && said("no *.yaml or *.yml file in this folder or below it")
+    wait_until("a folder without files is logged", DEADLINE, || {
+        refused() && output("no *.yaml or *.yml file in this folder or below it")
     });
     fs::rename(folder.path("a.yaml"), &rules).unwrap();
-    wait_until("all is well again", DEADLINE, || !refused());
+    wait_until("the reload is accepted again", DEADLINE, || !refused());
 
     fs::rename(&file, folder.path("old.yaml")).unwrap();
-    wait_until("a file that has gone is told", DEADLINE, refused);
+    wait_until("a removed file is refused", DEADLINE, refused);
     assert_eq!((limit_of(&server, "api"), refusals()), (Some(4), Some(3.0)));
 }
 
 #[test]
-fn a_bad_file_keeps_it_from_starting() {
+fn the_server_does_not_start_with_a_bad_file() {
     let folder = Folder::new();
     let file = folder.write("t.yaml", "policies: { api: 3/fortnight }\n");
     for args in [&["serve", "-c", &file][..], &["-c", &file]] {
-        let said = run(args);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
-        assert!(said.stderr.contains(&format!("{file}:1:18: policies.api")), "{}", said.stderr);
+        let output = run(args);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""));
+        assert!(output.stderr.contains(&format!("{file}:1:18: policies.api")), "{}", output.stderr);
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_to_its_end_keeps_nobody_from_stopping() {
-    /// Not to wait for a reader, but to be told that there is none.
+fn a_hanging_file_does_not_delay_the_shutdown() {
+    /// Opening fails at once if there is no reader.
     const NONBLOCK: i32 = 0o4000;
     let folder = Folder::new();
     let file = folder.write("t.yaml", "policies: { api: 3/day }\ndrain: 0s\n");
     let mut server = start(&file);
     fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
-    // Held open and silent, as a file system that hangs.
+    // The pipe is open and sends nothing, like a file system that hangs.
     let held = wait_for("the file is read again", DEADLINE, || {
         fs::OpenOptions::new().write(true).custom_flags(NONBLOCK).open(&file).ok()
     });

@@ -1,11 +1,11 @@
-//! `tidegate replay`: what policies would have done to logs.
+//! `tidegate replay`: what policies would have decided about logs.
 
 use std::io::Write;
 use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{Folder, Said, run, tidegate};
+use crate::support::{CommandOutput, Folder, run, tidegate};
 
 const CONFIG: &str = r#"
 policies:
@@ -20,7 +20,7 @@ routes:
   - { match: { path: "/api/*" }, policy: api }
 "#;
 
-/// So many requests of a client in each second of a minute.
+/// A log with one request of a client in each of these seconds.
 fn log(client: &str, path: &str, seconds: std::ops::Range<u32>) -> String {
     let line = |second| {
         format!(
@@ -30,21 +30,21 @@ fn log(client: &str, path: &str, seconds: std::ops::Range<u32>) -> String {
     seconds.map(line).collect()
 }
 
-fn replay(log: &str, args: &[&str]) -> Said {
+fn replay(log: &str, args: &[&str]) -> CommandOutput {
     let folder = Folder::new();
     let (log, config) = (folder.write("access.log", log), folder.write("tidegate.yaml", CONFIG));
     run(&[&["replay", &log, "-c", &config], args].concat())
 }
 
 fn report(log: &str, args: &[&str]) -> Value {
-    let said = replay(log, &[args, &["--json"]].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
-    serde_json::from_str(&said.stdout).expect(&said.stdout)
+    let output = replay(log, &[args, &["--json"]].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{args:?}");
+    serde_json::from_str(&output.stdout).expect(&output.stdout)
 }
 
 #[test]
-fn time_comes_from_the_log() {
-    // Five in one minute, and five more two minutes later: twice a burst of two and what a minute refills.
+fn a_replay_uses_the_times_of_the_log() {
+    // Five in one minute, and five more later: each time a burst of two, which the minutes in between refill.
     let first = log("192.0.2.7", "/api/a", 0..5);
     let report = report(&(first.clone() + &first.replace("13:55", "13:58")), &["--policy", "api"]);
     let api = &report["policies"][0];
@@ -56,15 +56,15 @@ fn time_comes_from_the_log() {
 }
 
 #[test]
-fn routes_say_what_is_limited_and_keys_who() {
+fn routes_choose_the_policy_and_keys_the_client() {
     let two = log("192.0.2.7", "/api/a", 0..5) + &log("192.0.2.8", "/home", 0..3);
     let by_route = report(&two, &[]);
     assert_eq!(
         (&by_route["unlimited"], &by_route["policies"][0]["denied"]),
         (&3.into(), &3.into())
     );
-    let everybody = report(&two, &["--policy", "api"]);
-    assert_eq!(everybody["policies"][0]["keys_denied"], 2);
+    let all_clients = report(&two, &["--policy", "api"]);
+    assert_eq!(all_clients["policies"][0]["keys_denied"], 2);
     let by_path = report(&two, &["--policy", "api", "--key", "path"]);
     assert_eq!(by_path["policies"][0]["keys"][1]["key"], "/home");
     let by_both = report(&two, &["--policy", "api", "--key", "client_ip,path", "--top", "1"]);
@@ -75,7 +75,7 @@ fn routes_say_what_is_limited_and_keys_who() {
 }
 
 #[test]
-fn json_lines_and_common_ones_may_be_mixed_and_come_by_a_pipe() {
+fn json_and_common_log_lines_can_be_mixed_and_piped() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
     let json = |second: u32| {
@@ -88,22 +88,22 @@ fn json_lines_and_common_ones_may_be_mixed_and_come_by_a_pipe() {
     let mut child = tidegate(&["replay", "-", "-c", &config, "--json"]);
     let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    let said = child.wait_with_output().unwrap().stdout;
-    let report: Value = serde_json::from_slice(&said).unwrap();
+    let output = child.wait_with_output().unwrap().stdout;
+    let report: Value = serde_json::from_slice(&output).unwrap();
     assert_eq!(report["policies"][0]["admitted"], 4);
     assert_eq!((&report["unreadable"], report["notes"].as_array().unwrap().len()), (&0.into(), 0));
 }
 
 #[test]
-fn what_is_tried_out_or_delayed_is_told_as_well() {
+fn shadow_denials_and_delays_are_reported() {
     let five = log("192.0.2.7", "/api/a", 0..1).repeat(5);
     assert_eq!(report(&five, &["--policy", "tried"])["policies"][0]["denied"], 3);
-    // At once, and one second later: the others would wait too long.
+    // One is admitted at once and one after a second: the others would wait too long.
     assert_eq!(report(&five, &["--policy", "queue"])["policies"][0]["denied"], 3);
 }
 
 #[test]
-fn lines_that_cannot_be_read_are_counted_and_the_first_are_shown() {
+fn unreadable_lines_are_counted_and_the_first_are_shown() {
     let good = log("192.0.2.7", "/api/a", 0..1);
     let bad = "nonsense\n".repeat(7) + &"x".repeat(70_000) + "\n\n";
     let report = report(&(good.clone() + &bad + &good), &["--policy", "api"]);
@@ -111,14 +111,14 @@ fn lines_that_cannot_be_read_are_counted_and_the_first_are_shown() {
     let shown = report["first_unreadable"].as_array().unwrap();
     assert_eq!((shown.len(), &shown[0]["line"]), (5, &2.into()));
     assert_eq!(shown[0]["reason"], "no client");
-    let said = replay(&bad, &["--policy", "api"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
-    assert!(said.stderr.contains("not one line"), "{}", said.stderr);
-    assert!(said.stderr.contains("line 1: no client"), "{}", said.stderr);
+    let output = replay(&bad, &["--policy", "api"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""));
+    assert!(output.stderr.contains("not one line"), "{}", output.stderr);
+    assert!(output.stderr.contains("line 1: no client"), "{}", output.stderr);
 }
 
 #[test]
-fn doubts_are_notes() {
+fn doubtful_input_is_reported_as_a_note() {
     let note = |log: &str, args: &[&str], part: &str| {
         let report = report(log, args);
         let notes: Vec<_> =
@@ -133,7 +133,7 @@ fn doubts_are_notes() {
 }
 
 #[test]
-fn what_cannot_be_replayed_says_why() {
+fn errors_are_explained() {
     let good = log("192.0.2.7", "/api/a", 0..1);
     for (args, code, part) in [
         (&["--policy", "apy"][..], 1, "no policy is called `apy`, did you mean `api`?"),
@@ -142,9 +142,9 @@ fn what_cannot_be_replayed_says_why() {
         (&["--policy", "api", "--key", "clientip"], 64, "did you mean `client_ip`?"),
         (&["--top", "-1"], 64, "unexpected argument"),
     ] {
-        let said = replay(&good, args);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        let output = replay(&good, args);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", "policies: { api: 1/min }");
@@ -156,16 +156,16 @@ fn what_cannot_be_replayed_says_why() {
         ),
         (["replay", "/nowhere.log", "-c", "/nowhere.yaml"], "/nowhere.yaml"),
     ] {
-        let said = run(&args);
-        assert_eq!(said.code, Some(1));
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        let output = run(&args);
+        assert_eq!(output.code, Some(1));
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
-    let said = run(&["replay", "/nowhere.log", "-c", &config, "--policy", "api"]);
-    assert!(said.stderr.contains("/nowhere.log: No such file"), "{}", said.stderr);
+    let output = run(&["replay", "/nowhere.log", "-c", &config, "--policy", "api"]);
+    assert!(output.stderr.contains("/nowhere.log: No such file"), "{}", output.stderr);
 }
 
 #[test]
-fn a_log_that_is_compressed_says_what_unpacks_it() {
+fn a_compressed_log_is_refused_with_the_command_that_unpacks_it() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
     for (start, unpacker) in [
@@ -175,12 +175,12 @@ fn a_log_that_is_compressed_says_what_unpacks_it() {
         (b"\xfd7zXZ\0 and so on", "xzcat"),
     ] {
         let log = folder.write("access.log.packed", start);
-        let said = run(&["replay", &log, "-c", &config]);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{unpacker}");
-        let told = format!("it is compressed: `{unpacker} LOG | tidegate replay -`");
-        assert!(said.stderr.contains(&told), "{}", said.stderr);
+        let output = run(&["replay", &log, "-c", &config]);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{unpacker}");
+        let expected = format!("it is compressed: `{unpacker} LOG | tidegate replay -`");
+        assert!(output.stderr.contains(&expected), "{}", output.stderr);
     }
-    // The control: what is shorter than any of these is read.
+    // The control: input that is shorter than every magic number is parsed as a log.
     assert_eq!(replay("\n", &["--policy", "api"]).code, Some(1));
     assert_eq!(replay("", &["--policy", "api"]).code, Some(0));
 }

@@ -1,19 +1,19 @@
-//! The Redis protocol: what each command answers.
+//! The Redis protocol: the replies of all commands.
 
 use std::io::{Read, Write};
 
-use crate::resp_support::{array, five, start};
+use crate::resp_support::{array, parse_cell_reply, start};
 
 #[test]
-fn the_reference_table_of_redis_cell_comes_out() {
+fn replies_match_the_reference_table_of_redis_cell() {
     let server = start(&[]);
-    // In one burst, so that hardly any time passes: five at one a second.
+    // In one pipeline, so that hardly any time passes: a burst of five at one a second.
     let burst = "CL.THROTTLE user 4 1 1\r\n".repeat(6) + "QUIT\r\n";
     let reply = server.resp_raw(burst.as_bytes());
     let rows: Vec<_> = reply
         .split("*5")
         .skip(1)
-        .map(|row| five(&format!("*5{}", row.trim_end_matches("+OK\r\n"))).unwrap())
+        .map(|row| parse_cell_reply(&format!("*5{}", row.trim_end_matches("+OK\r\n"))).unwrap())
         .collect();
     let expected = [
         [0, 5, 4, -1, 1],
@@ -27,9 +27,9 @@ fn the_reference_table_of_redis_cell_comes_out() {
 }
 
 #[test]
-fn a_quantity_takes_looks_or_gives_back() {
+fn a_quantity_takes_peeks_or_refunds() {
     let server = start(&[]);
-    // One unit an hour, so that none comes back meanwhile.
+    // One unit an hour, so that none is refilled during the test.
     for (quantity, expected) in [
         ("0", [0, 3, 3, -1, 0]),
         ("", [0, 3, 2, -1, 3600]),
@@ -47,7 +47,7 @@ fn a_quantity_takes_looks_or_gives_back() {
         ("3", [0, 3, 0, -1, 10_800]),
     ] {
         assert_eq!(
-            server.five(&format!("CL.THROTTLE ann 2 1 3600 {quantity}")),
+            server.cell_reply(&format!("CL.THROTTLE ann 2 1 3600 {quantity}")),
             expected,
             "{quantity}"
         );
@@ -57,15 +57,18 @@ fn a_quantity_takes_looks_or_gives_back() {
 #[test]
 fn intervals_are_exact_fractions() {
     let server = start(&[]);
-    // A third of an hour each; and 1,000,000 units, of which none is lost.
-    assert_eq!(server.five("CL.THROTTLE third 0 3 3600"), [0, 1, 0, -1, 1200]);
-    assert_eq!(server.five("CL.THROTTLE many 999999 7 86400 1000000")[..3], [0, 1_000_000, 0]);
-    let last = server.five("CL.THROTTLE long 0 1 9007199254");
+    // A third of an hour per unit; and 1,000,000 units without a rounding error.
+    assert_eq!(server.cell_reply("CL.THROTTLE third 0 3 3600"), [0, 1, 0, -1, 1200]);
+    assert_eq!(
+        server.cell_reply("CL.THROTTLE many 999999 7 86400 1000000")[..3],
+        [0, 1_000_000, 0]
+    );
+    let last = server.cell_reply("CL.THROTTLE long 0 1 9007199254");
     assert_eq!(last, [0, 1, 0, -1, 9_007_199_254]);
 }
 
 #[test]
-fn policies_are_checked_looked_at_and_given_back() {
+fn policies_are_checked_peeked_and_refunded() {
     let server = start(&[]);
     for (line, expected) in [
         ("TG.PEEK login ann", [0, 5, 4, -1, 3600]),
@@ -76,23 +79,23 @@ fn policies_are_checked_looked_at_and_given_back() {
         ("TG.CHECK login ann 0", [0, 5, 1, -1, 3600]),
         ("TG.REFUND login ann 4", [0, 5, 5, -1, 0]),
     ] {
-        assert_eq!(server.five(line), expected, "{line}");
+        assert_eq!(server.cell_reply(line), expected, "{line}");
     }
-    // The same counters as over HTTP.
-    assert_eq!(server.five("TG.CHECK api ann 2")[..3], [0, 20, 18]);
+    // HTTP uses the same counters.
+    assert_eq!(server.cell_reply("TG.CHECK api ann 2")[..3], [0, 20, 18]);
     assert!((18..=19).contains(&server.remaining("api", "ann")));
 }
 
 #[test]
-fn throttles_count_apart_from_policies_and_whatever_the_key_is() {
+fn throttle_keys_are_separate_from_policies_and_may_be_any_bytes() {
     let server = start(&[]);
     for key in ["login", "ann", "tg:{3:ann}:login:l", ""] {
         let words = ["CL.THROTTLE", key, "0", "1", "3600"];
         let reply = server.resp_raw((array(&words) + &array(&["QUIT"])).as_bytes());
         assert!(reply.starts_with("*5\r\n:0\r\n"), "{key:?}: {reply}");
     }
-    assert_eq!(server.five("TG.CHECK login ann"), [0, 5, 4, -1, 3600]);
-    // Bytes of any kind are keys.
+    assert_eq!(server.cell_reply("TG.CHECK login ann"), [0, 5, 4, -1, 3600]);
+    // A key may be any bytes.
     let words = ["CL.THROTTLE", "\r\n\0ö", "0", "1", "3600"];
     let twice = array(&words).repeat(2) + &array(&["QUIT"]);
     let reply = server.resp_raw(twice.as_bytes());
@@ -100,7 +103,7 @@ fn throttles_count_apart_from_policies_and_whatever_the_key_is() {
 }
 
 #[test]
-fn small_talk_is_answered() {
+fn connection_commands_are_answered() {
     let server = start(&[]);
     for (line, expected) in [
         ("PING", "+PONG\r\n"),
@@ -137,7 +140,7 @@ fn small_talk_is_answered() {
 }
 
 #[test]
-fn a_client_chooses_the_protocol_and_can_go_back() {
+fn a_client_can_switch_the_protocol_version_and_back() {
     let server = start(&[]);
     let reply = server.resp_line(
         "HELLO 3 SETNAME me\r\nCLIENT GETNAME\r\nCONFIG GET save\r\nRESET\r\nCLIENT GETNAME",
@@ -155,10 +158,10 @@ fn a_client_chooses_the_protocol_and_can_go_back() {
 }
 
 #[test]
-fn a_reset_forgets_no_check_that_was_counted() {
+fn reset_keeps_the_counts_of_the_connection() {
     let server = start(&[]);
     let mut stream = server.resp_connect();
-    // Answered by itself: what is counted is how many there were since.
+    // Answered alone, before `RESET`: the count must not start again.
     stream.write_all(b"TG.CHECK api k\r\n").unwrap();
     let mut first = [0; 4];
     stream.read_exact(&mut first).unwrap();
@@ -171,7 +174,7 @@ fn a_reset_forgets_no_check_that_was_counted() {
 }
 
 #[test]
-fn without_the_password_nothing_is_told() {
+fn without_the_password_every_command_is_refused() {
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("resp-password");
     std::fs::write(&file, "c4nary-s3cret\n").unwrap();
     let server = start(&["--resp-password-file", file.to_str().unwrap()]);
@@ -199,7 +202,7 @@ fn without_the_password_nothing_is_told() {
         server.resp_line("HELLO 3 AUTH default c4nary-s3cret\r\nPING\r\nCONFIG GET *\r\nINFO");
     assert!(reply.starts_with("%7\r\n") && reply.contains("+PONG\r\n"), "{reply}");
     assert!(!reply.contains("s3cret"), "{reply}");
-    let said = crate::support::run(&[
+    let output = crate::support::run(&[
         "serve",
         "--resp",
         "127.0.0.1:0",
@@ -208,20 +211,20 @@ fn without_the_password_nothing_is_told() {
         "--listen",
         "127.0.0.1:0",
     ]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("/nowhere"), "{}", said.stderr);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("/nowhere"), "{}", output.stderr);
 }
 
 #[test]
-fn others_are_not_let_in_by_this_door_either() {
+fn public_resp_and_grpc_addresses_need_tls_and_authentication() {
     for (door, remedy) in [
         ("--resp", "`listen.resp.tls` and `listen.resp.password_file`"),
         ("--grpc", "`listen.grpc.tls` with its `client_ca`"),
     ] {
-        let said = crate::support::run(&["serve", "--listen", "127.0.0.1:0", door, "0.0.0.0:0"]);
-        assert_eq!(said.code, Some(1));
+        let output = crate::support::run(&["serve", "--listen", "127.0.0.1:0", door, "0.0.0.0:0"]);
+        assert_eq!(output.code, Some(1));
         for part in ["will not listen on 0.0.0.0:0", remedy] {
-            assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+            assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
         }
     }
 }

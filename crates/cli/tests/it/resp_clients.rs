@@ -1,12 +1,12 @@
-//! Stock Redis clients against the binary: what real programs say, and what they make of the answers.
+//! Stock Redis clients against the binary: the commands that they send, and how they parse the replies.
 
 use std::process::Command;
 
 use crate::programs::{installed, node, output, root};
 use crate::resp_support::start;
 
-/// What every client of the same conversation is told.
-const TOLD: [&str; 7] = [
+/// The replies that every client gets to the same commands.
+const REPLIES: [&str; 7] = [
     r#""PONG""#,
     "[0,3,2,-1,3600]",
     "[4,3,2]",
@@ -23,7 +23,7 @@ fn redis_cli(port: &str) -> Command {
 }
 
 #[test]
-fn redis_cli_asks_in_both_protocols_and_from_a_pipe() {
+fn redis_cli_works_with_both_protocols_and_in_a_pipe() {
     let server = start(&[]);
     let port = server.resp_port();
     let ask = |args: &[&str]| output(redis_cli(&port).args(args));
@@ -37,11 +37,11 @@ fn redis_cli_asks_in_both_protocols_and_from_a_pipe() {
     let words = std::env::temp_dir().join(format!("tidegate-resp-{}", std::process::id()));
     std::fs::write(&words, "PING\nTG.CHECK login cli\nFROB\nPING again\n").unwrap();
     let mut piped = redis_cli(&port);
-    let said = piped.stdin(std::fs::File::open(&words).unwrap()).output().unwrap();
+    let printed = piped.stdin(std::fs::File::open(&words).unwrap()).output().unwrap();
     std::fs::remove_file(&words).unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
     for part in ["PONG\n", "0\n5\n3\n-1\n3600\n", "unknown command 'FROB'", "again\n"] {
-        assert!(said.contains(part), "{part:?} in {said}");
+        assert!(printed.contains(part), "{part:?} in {printed}");
     }
 }
 
@@ -52,34 +52,34 @@ fn redis_benchmark_pipelines_both_commands() {
     for words in ["CL.THROTTLE bench 100 1000 60", "TG.CHECK api bench:__rand_int__", "PING"] {
         let mut command = Command::new("redis-benchmark");
         command.args(["-p", &port, "-c", "20", "-P", "16", "-n", "20000", "-r", "1000", "--csv"]);
-        let said = output(command.args(words.split(' ')));
-        assert!(said.contains(words.split(' ').next().unwrap()), "{said}");
+        let printed = output(command.args(words.split(' ')));
+        assert!(printed.contains(words.split(' ').next().unwrap()), "{printed}");
     }
-    // 101 and what has come back since, at 1000 a minute.
-    let left = server.five("CL.THROTTLE bench 100 1000 60 0");
+    // 101 and what has been refilled since, at 1000 a minute.
+    let left = server.cell_reply("CL.THROTTLE bench 100 1000 60 0");
     assert!(left[2] < 101, "{left:?}");
 }
 
 #[test]
-fn node_clients_get_their_answers() {
+fn node_clients_work() {
     for script in ["ioredis.mjs", "node-redis.mjs"] {
         let server = start(&[]);
-        let said = node(&[script], &[&server.resp_port()]);
-        assert_eq!(said.lines().collect::<Vec<_>>(), TOLD, "{script}");
+        let printed = node(&[script], &[&server.resp_port()]);
+        assert_eq!(printed.lines().collect::<Vec<_>>(), REPLIES, "{script}");
     }
 }
 
 #[test]
-fn redis_py_gets_its_answers_in_both_protocols() {
+fn redis_py_works_with_both_protocols() {
     let server = start(&[]);
     let mut python = Command::new(installed("python/bin/python"));
     let script = root().join("crates/cli/tests/clients/python/redis_py.py");
-    let said = output(python.arg(script).arg(server.resp_port()));
-    assert_eq!(said.lines().collect::<Vec<_>>(), [TOLD, TOLD].concat());
+    let printed = output(python.arg(script).arg(server.resp_port()));
+    assert_eq!(printed.lines().collect::<Vec<_>>(), [REPLIES, REPLIES].concat());
 }
 
 #[tokio::test]
-async fn a_rust_client_gets_its_answers() {
+async fn the_rust_client_works() {
     let server = start(&[]);
     for protocol in ["resp2", "resp3"] {
         let url = format!("redis://{}/?protocol={protocol}", server.resp_addr());
@@ -87,30 +87,30 @@ async fn a_rust_client_gets_its_answers() {
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let throttle =
             |n: i64| redis::cmd("CL.THROTTLE").arg(protocol).arg(&[2, 1, 3600, n]).clone();
-        let five: [i64; 5] = throttle(1).query_async(&mut connection).await.unwrap();
-        assert_eq!(five, [0, 3, 2, -1, 3600]);
+        let reply: [i64; 5] = throttle(1).query_async(&mut connection).await.unwrap();
+        assert_eq!(reply, [0, 3, 2, -1, 3600]);
         let mut burst = redis::pipe();
         for _ in 0..3 {
             burst.add_command(throttle(1));
         }
-        let fives: Vec<[i64; 5]> = burst.query_async(&mut connection).await.unwrap();
-        assert_eq!(fives.map_left(), [1, 0, 0]);
+        let replies: Vec<[i64; 5]> = burst.query_async(&mut connection).await.unwrap();
+        assert_eq!(replies.map_left(), [1, 0, 0]);
         let mut transaction = redis::pipe();
         transaction.atomic().add_command(throttle(-2)).add_command(throttle(1));
-        let fives: Vec<[i64; 5]> = transaction.query_async(&mut connection).await.unwrap();
-        assert_eq!(fives.map_left(), [2, 1]);
+        let replies: Vec<[i64; 5]> = transaction.query_async(&mut connection).await.unwrap();
+        assert_eq!(replies.map_left(), [2, 1]);
         let error = redis::cmd("FROB").query_async::<()>(&mut connection).await.unwrap_err();
         assert!(error.to_string().contains("unknown command 'FROB'"), "{error}");
     }
 }
 
-/// What is left, of several answers.
+/// The remaining units of several replies.
 trait Left {
     fn map_left(&self) -> Vec<i64>;
 }
 
 impl Left for Vec<[i64; 5]> {
     fn map_left(&self) -> Vec<i64> {
-        self.iter().map(|five| five[2]).collect()
+        self.iter().map(|reply| reply[2]).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The examples of the guide: each command in it, and the answer that is printed under it.
+//! Runs the examples of the guide: each command, and the reply below it.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::resp_support::start;
 const GUIDE: &str = include_str!("../../../../docs/redis-protocol.md");
 
 #[test]
-fn every_example_of_the_guide_answers_as_it_says() {
+fn every_example_of_the_guide_works() {
     let server = start(&[]);
     let port = server.resp_port();
     let mut shown = 0;
@@ -17,10 +17,10 @@ fn every_example_of_the_guide_answers_as_it_says() {
             let (line, expected) = example.split_once('\n').unwrap();
             let words = line.strip_prefix("redis-cli -p 6380 ").unwrap_or_else(|| panic!("{line}"));
             let shell = format!("redis-cli -p {port} {words}");
-            let said =
+            let output =
                 Command::new("sh").args(["-c", &shell]).env("FAKETTY", "1").output().unwrap();
-            let said = String::from_utf8(said.stdout).unwrap();
-            assert_eq!(said.trim_end(), expected.trim_end(), "{line}");
+            let output = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.trim_end(), expected.trim_end(), "{line}");
             shown += 1;
         }
     }

@@ -1,11 +1,11 @@
-//! Bad input on the Redis protocol: which error, whether the connection lives on, and that it costs nothing.
+//! Bad input on the Redis protocol: the error, whether the connection stays open, and that nothing is charged.
 
 use std::io::{Read, Write};
 
 use crate::resp_support::{array, start};
 use crate::support::Server;
 
-/// Values that make no sense: the connection lives on.
+/// Invalid values: the connection stays open.
 const VALUES: [(&str, &str); 33] = [
     ("FROB", "unknown command 'FROB'; COMMAND LIST lists all commands"),
     ("'FR\tOB\u{1b}' x", "unknown command 'FR\\tOB\\u{1b}'; COMMAND LIST lists all commands"),
@@ -96,7 +96,7 @@ const VALUES: [(&str, &str); 33] = [
     ),
 ];
 
-/// Bytes that are no command: the connection ends.
+/// Protocol errors: the connection is closed.
 const BROKEN: [(&str, &str); 12] = [
     ("*65\r\n", "invalid multibulk length: expected at most 64"),
     ("*-7\r\n", "invalid multibulk length: expected at most 64"),
@@ -112,14 +112,14 @@ const BROKEN: [(&str, &str); 12] = [
     ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", "this is not an HTTP server"),
 ];
 
-/// What is left of all keys that bad input named.
+/// No key of the bad input was charged.
 fn untouched(server: &Server) {
-    assert_eq!(server.five("TG.PEEK api k 0"), [0, 20, 20, -1, 0]);
-    assert_eq!(server.five("CL.THROTTLE k 1 1 1 0"), [0, 2, 2, -1, 0]);
+    assert_eq!(server.cell_reply("TG.PEEK api k 0"), [0, 20, 20, -1, 0]);
+    assert_eq!(server.cell_reply("CL.THROTTLE k 1 1 1 0"), [0, 2, 2, -1, 0]);
 }
 
 #[test]
-fn a_value_that_makes_no_sense_is_named_and_costs_nothing() {
+fn an_invalid_value_is_named_and_charges_nothing() {
     let server = start(&[]);
     for (line, expected) in VALUES {
         let reply = server.resp_raw(format!("{line}\r\nPING\r\nQUIT\r\n").as_bytes());
@@ -138,10 +138,10 @@ fn a_value_that_makes_no_sense_is_named_and_costs_nothing() {
 }
 
 #[test]
-fn bytes_that_are_no_command_are_named_and_end_the_connection() {
+fn a_protocol_error_is_named_and_ends_the_connection() {
     let server = start(&[]);
     for (bytes, expected) in BROKEN {
-        // What came before is answered; what comes after is not looked at.
+        // Commands before the error are answered; commands after it are ignored.
         let sent = format!("PING\r\n{bytes}\r\nTG.CHECK api k\r\n");
         let expected = format!("+PONG\r\n-ERR Protocol error: {expected}\r\n");
         assert_eq!(server.resp_raw(sent.as_bytes()), expected, "{bytes:?}");
@@ -150,7 +150,7 @@ fn bytes_that_are_no_command_are_named_and_end_the_connection() {
 }
 
 #[test]
-fn a_command_is_answered_however_it_is_cut() {
+fn a_command_may_arrive_in_any_pieces() {
     let server = start(&[]);
     let whole = array(&["CL.THROTTLE", "cut", "1", "1", "3600"]) + "PING\r\n" + &array(&["QUIT"]);
     let mut stream = server.resp_connect();
@@ -160,7 +160,7 @@ fn a_command_is_answered_however_it_is_cut() {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     assert_eq!(reply, "*5\r\n:0\r\n:2\r\n:1\r\n:-1\r\n:3600\r\n+PONG\r\n+OK\r\n");
-    // Somebody who leaves in the middle of a command has asked nothing.
+    // An incomplete command is not run.
     for len in [1, 5, 30, whole.find("PING").unwrap() - 1] {
         let mut stream = server.resp_connect();
         stream.write_all(&whole.as_bytes()[..len]).unwrap();
@@ -169,11 +169,11 @@ fn a_command_is_answered_however_it_is_cut() {
         stream.read_to_string(&mut reply).unwrap();
         assert_eq!(reply, "", "{len}");
     }
-    assert_eq!(server.five("CL.THROTTLE cut 1 1 3600 0")[..3], [0, 2, 1]);
+    assert_eq!(server.cell_reply("CL.THROTTLE cut 1 1 3600 0")[..3], [0, 2, 1]);
 }
 
 #[test]
-fn memory_stays_flat_whatever_is_sent() {
+fn memory_stays_constant_for_any_input() {
     let server = start(&[]);
     let rss_kib = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
@@ -182,7 +182,7 @@ fn memory_stays_flat_whatever_is_sent() {
     };
     assert_eq!(server.resp_line("PING"), "+PONG\r\n");
     let before = rss_kib();
-    // Idle connections, claims of a gigabyte, halves of large commands, and floods that do not fit.
+    // Idle connections, lengths of a gigabyte, halves of large commands, and floods above the bounds.
     let idle: Vec<_> = (0..200).map(|_| server.resp_connect()).collect();
     let mut halves = Vec::new();
     for _ in 0..50 {

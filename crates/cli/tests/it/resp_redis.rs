@@ -1,7 +1,7 @@
-//! The Redis protocol over a store in Redis: bursts in one round trip, in order, and an answer also while it is gone.
+//! The Redis protocol over a Redis store: pipelines in one round trip, in order, and answers during an outage.
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
-use crate::resp_support::{array, five, start};
+use crate::resp_support::{array, parse_cell_reply, start};
 use crate::support::Server;
 
 fn server(redis: &RedisServer) -> Server {
@@ -14,7 +14,7 @@ fn server(redis: &RedisServer) -> Server {
     server
 }
 
-/// The answers of one burst; the last is that of `QUIT`.
+/// The replies of one pipeline; the last is that of `QUIT`.
 fn burst(server: &Server, commands: &[String]) -> Vec<String> {
     let reply = server.resp_raw((commands.concat() + &array(&["QUIT"])).as_bytes());
     let mut answers: Vec<String> = Vec::new();
@@ -28,7 +28,7 @@ fn burst(server: &Server, commands: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn a_burst_is_answered_in_order_and_charged_in_order() {
+fn a_pipeline_is_charged_and_answered_in_order() {
     let redis = RedisServer::start();
     let (one, other) = (server(&redis), server(&redis));
     let throttle = |quantity| array(&["CL.THROTTLE", "k", "9", "1", "3600", quantity]);
@@ -45,50 +45,51 @@ fn a_burst_is_answered_in_order_and_charged_in_order() {
         check,
     ];
     let answers = burst(&one, &commands);
-    let said = |answer: &String| match five(answer) {
+    let summary = |answer: &String| match parse_cell_reply(answer) {
         Some([limited, _, left, _, _]) => format!("{limited} {left}"),
         None => answer.trim_end().to_owned(),
     };
-    let said: Vec<String> = answers.iter().map(said).collect();
+    let summary: Vec<String> = answers.iter().map(summary).collect();
     let expected =
         ["0 6", "$7", "between", "0 3", "1 6", "0 7", "0 0", "$7", "between", "0 1", "+OK"];
-    assert_eq!(said, expected);
-    // Counted together with other servers.
-    assert_eq!(other.five("CL.THROTTLE k 9 1 3600 0")[..3], [0, 10, 0]);
+    assert_eq!(summary, expected);
+    // The counters are shared with other servers.
+    assert_eq!(other.cell_reply("CL.THROTTLE k 9 1 3600 0")[..3], [0, 10, 0]);
 }
 
 #[test]
-fn a_large_burst_admits_exactly_the_limit() {
+fn a_large_pipeline_admits_exactly_the_limit() {
     let redis = RedisServer::start();
     let server = server(&redis);
     let mut attempt = 0;
-    // Where Redis missed its deadline on a busy machine, this node's share was admitted as well.
-    wait_until("a burst is decided by Redis alone", DEADLINE, || {
+    // If Redis misses its deadline on a busy machine, this node's share is admitted as well.
+    wait_until("a pipeline is decided by Redis alone", DEADLINE, || {
         attempt += 1;
         let command = array(&["CL.THROTTLE", &format!("hot-{attempt}"), "99", "1", "3600"]);
         let answers = burst(&server, &vec![command; 1_000]);
-        let decided: Vec<_> = answers.iter().filter_map(|answer| five(answer)).collect();
+        let decided: Vec<_> =
+            answers.iter().filter_map(|answer| parse_cell_reply(answer)).collect();
         assert_eq!(decided.len(), 1_000);
-        let admitted = decided.iter().filter(|five| five[0] == 0).count();
+        let admitted = decided.iter().filter(|reply| reply[0] == 0).count();
         assert!((100..=200).contains(&admitted), "{admitted}");
         admitted == 100
     });
 }
 
 #[test]
-fn a_failure_of_redis_is_no_refusal_and_heals() {
+fn a_redis_outage_is_not_a_refusal() {
     let redis = RedisServer::start();
     let server = server(&redis);
-    assert_eq!(server.five("CL.THROTTLE k 0 1 3600")[..3], [0, 1, 0]);
+    assert_eq!(server.cell_reply("CL.THROTTLE k 0 1 3600")[..3], [0, 1, 0]);
     redis.kill();
-    // In its place stands this node's share, from nothing; what cannot be stood in for is an error.
-    wait_until("the server stands in for it", DEADLINE, || {
-        server.five("CL.THROTTLE k 0 1 3600 0")[2] == 1
+    // This node's share decides instead, without earlier usage. A refund has no fallback and is an error.
+    wait_until("the server decides locally", DEADLINE, || {
+        server.cell_reply("CL.THROTTLE k 0 1 3600 0")[2] == 1
     });
     let reply = server.resp_line("CL.THROTTLE k 0 1 3600 -1");
     assert!(reply.starts_with("-ERR store unavailable ("), "{reply}");
     let reply = server.resp_line("TG.REFUND login k");
     assert!(reply.starts_with("-ERR store unavailable ("), "{reply}");
     assert!(!reply.contains(&redis.port().to_string()), "{reply}");
-    assert_eq!(server.five("TG.CHECK login k")[..3], [0, 5, 4]);
+    assert_eq!(server.cell_reply("TG.CHECK login k")[..3], [0, 5, 4]);
 }

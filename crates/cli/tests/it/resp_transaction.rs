@@ -11,9 +11,9 @@ const QUEUED: &str = "+QUEUED\r\n";
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 const THROTTLE: &str = "CL.THROTTLE k 4 1 3600\r\n";
 
-/// What is left of the key that all transactions here charge: five, and one an hour.
+/// The remaining units of the key that all transactions here charge: a burst of five, and one an hour.
 fn left(server: &Server) -> i64 {
-    server.five("CL.THROTTLE k 4 1 3600 0")[2]
+    server.cell_reply("CL.THROTTLE k 4 1 3600 0")[2]
 }
 
 #[test]
@@ -23,15 +23,15 @@ fn exec_answers_and_charges_everything_in_order() {
         let lines =
             format!("{greeting}MULTI\r\n{THROTTLE}ECHO between\r\n{THROTTLE}EXEC\r\nECHO after");
         let reply = server.resp_line(&lines);
-        let fives = [1, 2].map(|n| {
+        let replies = [1, 2].map(|n| {
             let spent = spent + n;
             format!("*5\r\n:0\r\n:5\r\n:{}\r\n:-1\r\n:{}\r\n", 5 - spent, 3600 * spent)
         });
         let expected = format!(
             "+OK\r\n{}*3\r\n{}$7\r\nbetween\r\n{}$5\r\nafter\r\n",
             QUEUED.repeat(3),
-            fives[0],
-            fives[1]
+            replies[0],
+            replies[1]
         );
         assert!(reply.ends_with(&expected), "{greeting}: {reply}");
     }
@@ -39,7 +39,7 @@ fn exec_answers_and_charges_everything_in_order() {
 }
 
 #[test]
-fn a_transaction_has_the_manners_of_redis() {
+fn transactions_behave_as_in_redis() {
     let redis = RedisServer::start();
     let server = start(&[]);
     for lines in [
@@ -58,15 +58,15 @@ fn a_transaction_has_the_manners_of_redis() {
     ] {
         let theirs = TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
         assert_eq!(
-            without_reasons(&said(server.resp_connect(), lines)),
-            without_reasons(&said(theirs, lines)),
+            without_reasons(&replies(server.resp_connect(), lines)),
+            without_reasons(&replies(theirs, lines)),
             "{lines:?}"
         );
     }
 }
 
-/// What is answered until the server closes.
-fn said(mut stream: TcpStream, lines: &str) -> String {
+/// Sends lines and `QUIT`, and reads all replies.
+fn replies(mut stream: TcpStream, lines: &str) -> String {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     stream.write_all(format!("{lines}\r\nQUIT\r\n").as_bytes()).unwrap();
     let mut reply = String::new();
@@ -74,14 +74,14 @@ fn said(mut stream: TcpStream, lines: &str) -> String {
     reply
 }
 
-/// Errors by their kind alone: what is wrong is told in other words.
+/// A reply with errors reduced to their kind, because the texts differ.
 fn without_reasons(reply: &str) -> Vec<&str> {
     let kind = |line| if str::starts_with(line, '-') { line.split(' ').next() } else { Some(line) };
     reply.lines().filter_map(kind).collect()
 }
 
 #[test]
-fn nothing_is_charged_before_exec_and_nothing_if_one_makes_no_sense() {
+fn nothing_is_charged_before_exec_or_with_an_invalid_command() {
     let server = start(&[]);
     for (lines, expected) in [
         ("FROB\r\nEXEC", ABORTED),
@@ -99,7 +99,7 @@ fn nothing_is_charged_before_exec_and_nothing_if_one_makes_no_sense() {
         }
     }
     assert_eq!(left(&server), 5);
-    // A value that makes no sense is an answer among the others.
+    // An invalid value is one error among the replies.
     let reply =
         server.resp_line(&format!("MULTI\r\n{THROTTLE}CL.THROTTLE k 4 0 1\r\n{THROTTLE}EXEC"));
     assert!(reply.contains("*3\r\n*5\r\n:0\r\n") && reply.contains("-ERR count `0`"), "{reply}");
@@ -107,7 +107,7 @@ fn nothing_is_charged_before_exec_and_nothing_if_one_makes_no_sense() {
 }
 
 #[test]
-fn what_is_kept_has_bounds_and_beyond_them_nothing_runs() {
+fn queued_commands_are_bounded_and_beyond_the_bounds_none_runs() {
     let server = start(&[]);
     let large = array(&["ECHO", &"x".repeat(60_000)]);
     for (command, fit) in [("PING\r\n".to_owned(), 4096), (large, 4)] {
@@ -115,7 +115,7 @@ fn what_is_kept_has_bounds_and_beyond_them_nothing_runs() {
             |count: usize| server.resp_line(&format!("MULTI\r\n{}EXEC", command.repeat(count)));
         let reply = run(fit);
         assert!(reply.contains(&format!("{QUEUED}*{fit}\r\n")), "{} bytes", reply.len());
-        // Once more than fit, whatever else comes is answered, and kept no more.
+        // Above the bound, further commands are answered and not stored.
         let reply = run(fit + 2);
         let problem = "-ERR a transaction has at most 4096 commands and 262144 bytes: \
                        send several, or a pipeline without MULTI\r\n";
@@ -125,7 +125,7 @@ fn what_is_kept_has_bounds_and_beyond_them_nothing_runs() {
 }
 
 #[test]
-fn a_transaction_is_executed_however_it_is_cut() {
+fn a_transaction_may_arrive_in_any_pieces() {
     let server = start(&[]);
     let whole = array(&["MULTI"])
         + &array(&["CL.THROTTLE", "k", "4", "1", "3600"]).repeat(2)
@@ -139,7 +139,7 @@ fn a_transaction_is_executed_however_it_is_cut() {
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.contains("*2\r\n*5\r\n") && reply.ends_with("+OK\r\n"), "{reply}");
     assert_eq!(left(&server), 3);
-    // Somebody who leaves before `EXEC` is whole has asked for nothing.
+    // Without a complete `EXEC` nothing runs.
     let mut stream = server.resp_connect();
     let cut = whole.rfind("EXEC").unwrap() + 3;
     stream.write_all(&whole.as_bytes()[..cut]).unwrap();
@@ -151,11 +151,11 @@ fn a_transaction_is_executed_however_it_is_cut() {
 }
 
 #[test]
-fn over_redis_a_transaction_is_answered_in_order_and_beyond_what_is_under_way_at_once() {
+fn over_redis_a_transaction_larger_than_one_batch_is_answered_in_order() {
     let redis = RedisServer::start();
     let server = start(&["--store", &redis.url()]);
     let mut attempt = 0;
-    // Where Redis misses its deadline on a busy machine, or is not connected yet, this node's share is admitted.
+    // If Redis misses its deadline on a busy machine, or is not connected yet, this node's share is admitted.
     wait_until("a transaction is decided by Redis alone", DEADLINE, || {
         attempt += 1;
         let throttle = format!("CL.THROTTLE k{attempt} 999 1 3600\r\n");
@@ -168,7 +168,7 @@ fn over_redis_a_transaction_is_answered_in_order_and_beyond_what_is_under_way_at
         let left: Vec<i64> = answers
             .split("*5\r\n")
             .skip(1)
-            .map(|five| five.split("\r\n").nth(2).unwrap()[1..].parse().unwrap())
+            .map(|reply| reply.split("\r\n").nth(2).unwrap()[1..].parse().unwrap())
             .collect();
         assert_eq!(left.len(), 600);
         left == (400..1000).rev().collect::<Vec<_>>()

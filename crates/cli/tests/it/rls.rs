@@ -1,5 +1,5 @@
-//! Rules of envoyproxy/ratelimit: what is matched, how it is answered, and what cannot be loaded. Asked as JSON, which
-//! goes the same way as gRPC.
+//! Rules of envoyproxy/ratelimit: matching, answers and errors. Requests are sent as JSON, which shares its code with
+//! gRPC.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::{Folder, Server, run};
 /// Every kind of rule.
 pub(crate) const RULES: &str = include_str!("rls/rules.yaml");
 
-/// A folder of rules, gone with the test.
+/// A folder of rules, removed when dropped.
 pub(crate) struct Rules {
     _folder: Folder,
     path: String,
@@ -45,7 +45,7 @@ pub(crate) fn descriptor(text: &str) -> Value {
     json!({ "entries": entries })
 }
 
-/// Asks for descriptors, separated by blanks, of the domain `edge`.
+/// Sends a request with descriptors, separated by blanks, of the domain `edge`.
 pub(crate) fn ask(server: &Server, descriptors: &str) -> (u16, Value) {
     let descriptors: Vec<_> = descriptors.split(' ').map(descriptor).collect();
     ask_for(server, &json!({"domain": "edge", "descriptors": descriptors}))
@@ -56,7 +56,7 @@ pub(crate) fn ask_for(server: &Server, request: &Value) -> (u16, Value) {
     (reply.status, serde_json::from_str(&reply.body).unwrap_or(Value::String(reply.body)))
 }
 
-/// Code and what is left, of every descriptor.
+/// The code and the remaining units of every descriptor.
 pub(crate) fn seen(answer: &Value) -> Vec<(&str, u64)> {
     let statuses = answer["statuses"].as_array().unwrap_or_else(|| panic!("{answer}"));
     let seen = |status: &'_ Value| status["limitRemaining"].as_u64().unwrap_or(0);
@@ -64,32 +64,32 @@ pub(crate) fn seen(answer: &Value) -> Vec<(&str, u64)> {
 }
 
 #[test]
-fn descriptors_meet_the_rules_that_the_original_finds() {
+fn descriptors_match_rules_as_in_envoyproxy_ratelimit() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
-    // What is left tells which rule was met: each has a limit of its own.
+    // The remaining units show which rule has matched: each has a different limit.
     for (asked, left) in [
         ("exact=a", Some(9)),
         ("exact=b", None),
         ("bare=anything", Some(19)),
         ("bare=", Some(19)),
-        // Spelt out comes before patterns, patterns in the order of the file, and the key alone last.
+        // An exact value comes before patterns, patterns in the order of the file, and the key alone last.
         ("order=exact", Some(29)),
         ("order=exactly", Some(30)),
         ("order=exotic", Some(31)),
         ("order=other", Some(32)),
-        // A pattern has its star anywhere.
+        // The star of a pattern may be anywhere.
         ("path=/api/7/users", Some(39)),
         ("path=/api//users", Some(39)),
         ("path=/api/7/users/", None),
-        // The depth of a descriptor is that of its rule.
+        // A descriptor matches only a rule of the same depth.
         ("deep=a", None),
         ("deep=a,deeper=b", Some(49)),
         ("deep=a,deeper=b,deepest=c", None),
         ("deep=b,deeper=b", None),
         ("both=a", Some(59)),
         ("both=a,inner=b", Some(60)),
-        // An entry may match by what key and value spell together.
+        // An entry may match a rule whose key is `key_value`.
         ("spelt=together", Some(69)),
         ("allowed=anything", None),
         ("unknown=anything", None),
@@ -102,7 +102,7 @@ fn descriptors_meet_the_rules_that_the_original_finds() {
 }
 
 #[test]
-fn counters_are_by_runtime_value_or_shared() {
+fn counters_are_per_value_or_shared() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
     for (asked, left) in [
@@ -119,13 +119,13 @@ fn counters_are_by_runtime_value_or_shared() {
     ] {
         assert_eq!(seen(&ask(&server, asked).1), [("OK", left)], "{asked}");
     }
-    // Those who are written, and not what stands for limits that come with a request.
+    // Only configured policies are listed, no placeholders for limits in a request.
     let policies = server.get("/v1/policies").json();
     let names: Vec<_> = policies.as_object().unwrap().keys().collect();
     assert!(names.iter().any(|name| *name == "edge/bare"), "{names:?}");
     assert!(names.iter().all(|name| !name.contains("//")), "{names:?}");
     assert_eq!(server.get("/v1/status").json()["policies"], names.len());
-    // The same counters by their names, over HTTP.
+    // HTTP can use the same counters by name.
     assert_eq!(server.remaining("edge/bare", "x"), 18);
     assert_eq!(server.remaining("edge/exact_a", "global"), 10);
     assert_eq!(server.remaining("edge/shared_%2Fa%2F*", "global"), 78);
@@ -141,31 +141,31 @@ fn every_kind_of_rule_answers_as_documented() {
     assert_eq!(unlimited["statuses"][0], json!({"code": "OK", "limitRemaining": u32::MAX}));
     let (status, never) = ask(&server, "never=x bare=never");
     assert_eq!((status, seen(&never)), (429, vec![("OVER_LIMIT", 0), ("OK", 20)]));
-    // A shadow counts and says what is left, and refuses nothing.
+    // A shadow rule counts and reports the remaining units, and refuses nothing.
     for left in [0, 0, 0] {
         assert_eq!(seen(&ask(&server, "shadow=x").1), [("OK", left)]);
     }
     assert_eq!(ask(&server, "shadownever=x").0, 200);
-    // Of two that are met the replaced one is not counted.
+    // Of two matching rules, the replaced one is not charged.
     let (_, replaced) = ask(&server, "special=x general=x");
     assert_eq!(seen(&replaced), [("OK", 4), ("OK", 0)]);
     assert!(replaced["statuses"][1]["currentLimit"].is_null());
     assert_eq!(seen(&ask(&server, "general=x").1), [("OK", 2)]);
-    // Quotas refuse only all together, and what they were charged for a refused request comes back.
+    // A request is refused only if all quotas refuse, and quotas of a refused request are refunded.
     assert!(ok(&ask(&server, "quota=a").1));
     assert_eq!(seen(&ask(&server, "quota=a otherquota=b").1), [("OVER_LIMIT", 0), ("OK", 1)]);
     assert!(ok(&ask(&server, "quota=a otherquota=b").1));
     assert_eq!(ask(&server, "quota=a otherquota=b").0, 429);
     assert_eq!(seen(&ask(&server, "otherquota=c never=x").1), [("OK", 2), ("OVER_LIMIT", 0)]);
     assert_eq!(seen(&ask(&server, "otherquota=c").1), [("OK", 1)]);
-    // Named, with another algorithm, and a burst.
+    // A rule with a name, another algorithm, and a burst.
     let (_, burst) = ask(&server, "burst=x");
     let limit = json!({"name": "bursty", "requestsPerUnit": 100, "unit": "MINUTE"});
     assert_eq!((&burst["statuses"][0]["currentLimit"], seen(&burst)[0].1), (&limit, 6));
 }
 
 #[test]
-fn what_is_unlimited_stays_so_when_it_is_replaced() {
+fn an_unlimited_rule_cannot_be_replaced() {
     let text = "{ domain: edge, descriptors: [
         { key: free, rate_limit: { name: free, unlimited: true } },
         { key: special, rate_limit: { unit: day, requests_per_unit: 5, replaces: [{ name: free }] } } ] }";
@@ -175,7 +175,7 @@ fn what_is_unlimited_stays_so_when_it_is_replaced() {
 }
 
 #[test]
-fn a_file_that_only_tries_out_speaks_for_the_rules_too() {
+fn shadow_mode_of_the_file_applies_to_envoys_rules() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let folder = Folder::new();
     for (text, status) in [
@@ -192,45 +192,45 @@ fn a_file_that_only_tries_out_speaks_for_the_rules_too() {
 }
 
 #[test]
-fn a_rule_never_replaces_a_policy() {
+fn a_rule_with_the_name_of_a_policy_is_an_error() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let folder = Folder::new();
     let same = "policies: { edge/bare: 1/day }";
     let why = "policy `edge/bare` is also the name of a rule";
     let file = folder.write("t.yaml", same);
     let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path(), "-c", &file];
-    let said = run(&args);
-    assert!(said.code == Some(1) && said.stderr.contains(why), "{}", said.stderr);
+    let output = run(&args);
+    assert!(output.code == Some(1) && output.stderr.contains(why), "{}", output.stderr);
 
     folder.write("t.yaml", "policies: { api: 1/day }");
     let log = folder.path("log");
     let server = Server::start_logged(&args, &log);
     folder.write("t.yaml", same);
     let read = format!(r#""file":"{file}, {}""#, rules.path());
-    let said = || {
+    let output = || {
         let log = std::fs::read_to_string(&log).unwrap();
         log.contains(why) && log.lines().any(|it| it.contains("refused, the") && it.contains(&read))
     };
-    wait_until("the file is refused", DEADLINE, said);
+    wait_until("the file is refused", DEADLINE, output);
     assert_eq!(server.remaining("edge/bare", "x"), 20);
 }
 
 #[test]
-fn rules_without_a_door_for_envoy_are_told() {
+fn rules_without_a_grpc_door_are_logged() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let folder = Folder::new();
     let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()];
-    for (more, is_told) in [(&[][..], true), (&["--grpc", "127.0.0.1:0"], false)] {
+    for (more, is_logged) in [(&[][..], true), (&["--grpc", "127.0.0.1:0"], false)] {
         let log = folder.path("log");
         let mut server = Server::start_logged(&[&args[..], more].concat(), &log);
         assert_eq!(server.stop("TERM").code(), Some(0));
-        let said = std::fs::read_to_string(&log).unwrap();
-        assert_eq!(said.contains("no door that it can ask at: say --grpc"), is_told, "{said}");
+        let output = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(output.contains("no gRPC door is open: pass --grpc"), is_logged, "{output}");
     }
 }
 
 #[test]
-fn a_refusal_charges_nobody_and_says_when_to_come_back() {
+fn a_refusal_charges_nothing_and_has_a_retry_time() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&["--envoy-headers"]);
     assert_eq!(seen(&ask(&server, "bare=x tight=x").1), [("OK", 19), ("OK", 0)]);
@@ -246,7 +246,7 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
         assert_eq!((header("ratelimit-limit"), header("ratelimit-remaining")), (1, 0));
         assert_eq!(header("ratelimit-reset"), header("retry-after"));
     }
-    // As the original does, on request: who refuses takes what is left, and the others are charged.
+    // As in envoyproxy/ratelimit, if configured: a refusing limit is emptied, and the others are charged.
     let drains = rules.serve(&["--envoy-atomic", "false"]);
     assert_eq!(ask(&drains, "bare=x tight=x").0, 200);
     assert_eq!(seen(&ask(&drains, "bare=x tight=x").1), [("OK", 18), ("OVER_LIMIT", 0)]);
@@ -255,7 +255,7 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
     assert_eq!(ask_for(&drains, &three).0, 200);
     assert_eq!(ask_for(&drains, &three).0, 429);
     assert_eq!(ask(&drains, "special=x").0, 429);
-    // So does a shadow, or its trial would not be what comes of it.
+    // A shadow rule does the same, so that it shows what enforcing would do.
     let text = "{ domain: edge, descriptors: [{ key: tried, shadow_mode: true,
         rate_limit: { unit: day, requests_per_unit: 3 } }] }";
     let tried = Rules::new(&[("edge.yaml", text)]);
@@ -265,7 +265,7 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
         assert_eq!(seen(&ask_for(&drains, &two).1), [("OK", left)]);
     }
     assert_eq!(drains.remaining("edge/tried", "x"), 0);
-    // A global shadow flips the whole, and nothing else.
+    // Global shadow mode changes only the overall code.
     let shadow = rules.serve(&["--envoy-shadow"]);
     let (status, answer) = ask(&shadow, "never=x");
     assert_eq!((status, seen(&answer)), (200, vec![("OVER_LIMIT", 0)]));
@@ -294,7 +294,7 @@ fn hits_and_limits_may_come_with_the_request() {
         (json!({"hitsAddend": 11}), 1, (429, 10)),
         (json!({"hitsAddend": 3, "isNegativeHits": true}), 1, (200, 13)),
         (json!({"hitsAddend": 13}), 1, (200, 0)),
-        // Nothing is left, so that one more would not be admitted.
+        // Nothing is left, so one more hit would be refused.
         (json!({"hitsAddend": 0}), 1, (429, 0)),
         (json!({"limit": {"requestsPerUnit": 42, "unit": "HOUR"}}), 2, (200, 40)),
         (json!({"limit": {"requests_per_unit": 42, "unit": 3}}), 1, (200, 39)),
@@ -303,7 +303,7 @@ fn hits_and_limits_may_come_with_the_request() {
     ] {
         assert_eq!(with(more.clone(), hits), expected, "{more} {hits}");
     }
-    // A look tells the reset as it is, and not as it would be after one more.
+    // A peek reports the current reset time, not that after one more hit.
     let reset = |hits: u64| {
         let mut one = descriptor("burst=look");
         one["hitsAddend"] = json!(hits);
@@ -315,7 +315,7 @@ fn hits_and_limits_may_come_with_the_request() {
     assert_eq!(reset(1), (json!("1s"), 6));
     let own = json!({"domain": "other", "descriptors": [{"limit": {"requestsPerUnit": 0, "unit": "DAY"}}]});
     assert_eq!(ask_for(&server, &own).0, 200, "a domain that does not exist limits nothing");
-    // One counter that is asked for twice is charged for both.
+    // A counter that occurs twice is charged twice.
     assert_eq!(seen(&ask(&server, "exact=a exact=a").1), [("OK", 8), ("OK", 8)]);
 }
 
@@ -324,7 +324,7 @@ const GIVES_BACK_TO_ITS_OWN: &str = r#"{"domain":"edge","descriptors":[
     {"entries":[{"key":"bare","value":"x"}],"limit":{"requestsPerUnit":5,"unit":"DAY"},"isNegativeHits":true}]}"#;
 
 #[test]
-fn what_makes_no_sense_is_400_and_health_is_200() {
+fn invalid_requests_are_400_and_health_is_200() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&[]);
     let descriptors = |count: usize| vec!["{}"; count].join(",");
@@ -366,14 +366,18 @@ fn what_makes_no_sense_is_400_and_health_is_200() {
         assert_eq!(reply.status, 400, "{body}");
         assert!(reply.body.contains(why), "{} instead of {why}", reply.body);
     }
-    assert_eq!(server.remaining("edge/bare", "x"), 20, "nothing was charged beside what is bad");
+    assert_eq!(
+        server.remaining("edge/bare", "x"),
+        20,
+        "a request with a bad descriptor was charged"
+    );
     let most = format!(r#"{{"domain":"edge","descriptors":[{}]}}"#, descriptors(64));
     assert_eq!(server.post("/json", &most).status, 200);
     assert_eq!(server.get("/healthcheck").status, 200);
 }
 
 #[test]
-fn native_policies_are_asked_by_name() {
+fn native_policies_are_checked_by_name() {
     let server = Server::start();
     let ask = |descriptor_text: &str| {
         let request = json!({"domain": "tidegate", "descriptors": [descriptor(descriptor_text)]});
@@ -398,16 +402,16 @@ fn native_policies_are_asked_by_name() {
         ("policy=login,user=", "descriptors[0].entries[1].value: `user` is empty"),
         ("policy=login,user=ann,device=", "entries[2].value: `device` is empty"),
     ] {
-        let (status, said) = ask(asked);
+        let (status, output) = ask(asked);
         assert_eq!(status, 400, "{asked}");
-        assert!(said.to_string().contains(why), "{said} instead of {why}");
+        assert!(output.to_string().contains(why), "{output} instead of {why}");
     }
     let mut own = descriptor("policy=login,user=ann");
     own["limit"] = json!({"requestsPerUnit": 1, "unit": "DAY"});
-    let (status, said) = ask_for(&server, &json!({"domain": "tidegate", "descriptors": [own]}));
+    let (status, output) = ask_for(&server, &json!({"domain": "tidegate", "descriptors": [own]}));
     assert!(
-        status == 400 && said.to_string().contains("descriptors[0].limit: this domain"),
-        "{said}"
+        status == 400 && output.to_string().contains("descriptors[0].limit: this domain"),
+        "{output}"
     );
     assert_eq!(server.remaining("login", "ann"), 4, "none of these was charged");
 }
@@ -435,20 +439,20 @@ fn a_request_with_one_bad_descriptor_charges_none_of_the_others() {
         }
         let request = json!({"domain": "tidegate", "descriptors": [good, good]});
         assert_eq!(ask_for(&server, &request).0, 200);
-        assert_eq!(server.remaining("login", "ann"), 3, "what makes sense is charged");
+        assert_eq!(server.remaining("login", "ann"), 3, "a valid request is charged");
     }
 }
 
-/// What a start with these files says.
+/// The error of a start with these files.
 fn refused(files: &[(&str, &str)]) -> String {
     let rules = Rules::new(files);
-    let said = run(&["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
-    said.stderr.replace(rules.path(), "")
+    let output = run(&["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{}", output.stderr);
+    output.stderr.replace(rules.path(), "")
 }
 
 #[test]
-fn what_cannot_be_loaded_is_told_with_its_place() {
+fn problems_in_rules_are_reported_with_their_position() {
     let descriptor = |text: &str| format!("domain: d\ndescriptors:\n  - {text}\n");
     let limit = |text: &str| descriptor(&format!("{{ key: k, rate_limit: {{ {text} }} }}"));
     let requests = "/f.yaml:3:59: requests_per_unit: expected a whole number from 0 to 4294967295";
@@ -497,13 +501,13 @@ fn what_cannot_be_loaded_is_told_with_its_place() {
             "share_threshold needs a '*' in the value of 'd/k_v'",
         ),
     ] {
-        let said = refused(&[("f.yaml", &text)]);
-        assert!(said.contains(expected), "{said} instead of {expected}");
+        let output = refused(&[("f.yaml", &text)]);
+        assert!(output.contains(expected), "{output} instead of {expected}");
     }
 }
 
 #[test]
-fn keys_of_the_original_load_wherever_they_stand_and_the_log_says_what_does_nothing() {
+fn keys_of_envoyproxy_ratelimit_load_anywhere_and_those_without_effect_are_logged() {
     let text = "domain: edge
 metadata: { owner: us }
 name: whole
@@ -518,16 +522,16 @@ descriptors:
     let mut server = Server::start_logged(&args, &log);
     assert_eq!(seen(&ask(&server, "bare=x").1), [("OK", 19)]);
     assert_eq!(server.stop("TERM").code(), Some(0));
-    let said = std::fs::read_to_string(&log).unwrap();
+    let output = std::fs::read_to_string(&log).unwrap();
     for what in
         ["2:11: `metadata`", "3:7: `name`", "6:11: `unit`", "7:60: `value`", "7:95: `metadata`"]
     {
-        assert!(said.contains(&format!("/f.yaml:{what} does nothing here")), "{said}");
+        assert!(output.contains(&format!("/f.yaml:{what} does nothing here")), "{output}");
     }
 }
 
 #[test]
-fn a_folder_is_read_to_its_depth_and_told_as_a_whole() {
+fn a_folder_is_read_recursively_and_all_problems_are_reported() {
     let domain = |name: &str| {
         format!(
             "domain: {name}\ndescriptors: [{{ key: k, rate_limit: {{ unit: Day, requests_per_unit: 2 }} }}]\n"
@@ -542,7 +546,7 @@ fn a_folder_is_read_to_its_depth_and_told_as_a_whole() {
     let gone = run(&["serve", "--envoy-config", "/does/not/exist"]);
     assert!(gone.code == Some(1) && gone.stderr.contains("/does/not/exist: cannot be read"));
 
-    // As Kubernetes mounts a ConfigMap: every file is a link through `..data`, and is read once.
+    // As Kubernetes mounts a ConfigMap: every file is a link through `..data`, and is read only once.
     let rules = Rules::new(&[("..2026/one.yaml", &one), ("deep/two.yaml", &two)]);
     let link = |target: &str, name: &str| {
         std::os::unix::fs::symlink(target, format!("{}/{name}", rules.path())).unwrap();
@@ -555,7 +559,7 @@ fn a_folder_is_read_to_its_depth_and_told_as_a_whole() {
 }
 
 #[test]
-fn who_has_an_override_is_told_that_and_not_the_rule() {
+fn an_override_is_reported_instead_of_the_rule() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let server = rules.serve(&["--envoy-headers"]);
     for (key, body) in [
@@ -578,7 +582,7 @@ fn who_has_an_override_is_told_that_and_not_the_rule() {
     let (_, free) = ask(&server, "burst=free");
     assert_eq!(free["statuses"][0], json!({"code": "OK", "limitRemaining": u32::MAX}));
     assert!(names(&free).is_empty(), "{free}");
-    // No wait helps who is blocked, and so none is told; not for the others of the request either.
+    // A blocked key has no retry time, and neither has a request with one.
     let (status, out) = ask(&server, "burst=out");
     assert_eq!((status, &out["statuses"][0]), (429, &json!({"code": "OVER_LIMIT"})));
     assert!(names(&out).is_empty(), "{out}");

@@ -1,4 +1,4 @@
-//! A real Envoy in front, with the example of `deploy/envoy` as it stands but for its ports.
+//! A real Envoy with the example of `deploy/envoy`, of which only the ports are changed.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ const EXAMPLE: &str = include_str!("../../../../deploy/envoy/envoy.yaml");
 const EXTRAS: &str = include_str!("rls/extras.yaml");
 const EXAMPLE_RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/envoy/rules");
 
-/// An Envoy with ports of its own, gone when dropped.
+/// An Envoy with its own ports, stopped when dropped.
 struct Envoy {
     child: Child,
     port: u16,
@@ -63,7 +63,7 @@ impl Drop for Envoy {
     }
 }
 
-/// As Envoy writes an address.
+/// An address in Envoy's configuration.
 fn service_address(service: &str) -> String {
     if let Some(path) = service.strip_prefix("unix:") {
         return format!("pipe: {{ path: {path} }}");
@@ -76,7 +76,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// One request; `None` if nobody answers.
+/// Sends one request; `None` without an answer.
 fn exchange(port: u16, path: &str, headers: &[(&str, &str)]) -> Option<Reply> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -95,7 +95,7 @@ fn serve(grpc: &str, rules: &str, more: &[&str]) -> Server {
     Server::start_with(&[&args, more].concat())
 }
 
-fn place(server: &Server) -> &str {
+fn grpc_address(server: &Server) -> &str {
     server.grpc.as_deref().unwrap()
 }
 
@@ -104,8 +104,8 @@ fn the_example_limits_over_tcp_and_a_unix_socket() {
     let socket = format!("unix:{}/envoy.sock", env!("CARGO_TARGET_TMPDIR"));
     for (name, grpc) in [("tcp", "127.0.0.1:0"), ("unix", &socket)] {
         let server = serve(grpc, EXAMPLE_RULES, &[]);
-        let envoy = Envoy::start(name, EXAMPLE, place(&server));
-        // Minutes end: the first refusal comes with the fourth request of one, at the latest.
+        let envoy = Envoy::start(name, EXAMPLE, grpc_address(&server));
+        // A new minute may begin: the refusal comes with the fourth request within one minute.
         let refusal = wait_for("a refusal", DEADLINE, || {
             let reply = envoy.get("/", &[("x-api-key", "ann")]);
             assert!(matches!(reply.status, 200 | 429), "{reply:?}");
@@ -118,32 +118,32 @@ fn the_example_limits_over_tcp_and_a_unix_socket() {
         assert_eq!(number("x-ratelimit-remaining"), 0);
         assert!((1..=60).contains(&number("x-ratelimit-reset")), "{refusal:?}");
         assert_eq!(refusal.header("x-envoy-ratelimited"), Some("true"));
-        // The refused were not counted against the address; another key is served.
+        // Refused requests were not charged to the address; another key is admitted.
         assert_eq!(envoy.status("/", "ben"), 200);
         assert!(server.remaining("edge/remote_address", "127.0.0.1") >= 96);
     }
 }
 
 #[test]
-fn without_tidegate_envoy_does_as_it_was_told() {
+fn without_tidegate_envoy_follows_its_failure_mode() {
     for (name, deny, expected) in [("open", "false", 200), ("closed", "true", 503)] {
         let mut server = serve("127.0.0.1:0", EXAMPLE_RULES, &[]);
         let config =
             EXAMPLE.replace("failure_mode_deny: false", &format!("failure_mode_deny: {deny}"));
-        let envoy = Envoy::start(name, &config, place(&server));
+        let envoy = Envoy::start(name, &config, grpc_address(&server));
         wait_until("a refusal", DEADLINE, || envoy.status("/", "ann") == 429);
         assert_eq!(server.stop("KILL").code(), None);
         for _ in 0..3 {
             assert_eq!(envoy.status("/", "ann"), expected, "{name}");
         }
-        // It heals by itself when tidegate is back.
-        let _server = serve(place(&server), EXAMPLE_RULES, &[]);
+        // Envoy recovers when tidegate is back.
+        let _server = serve(grpc_address(&server), EXAMPLE_RULES, &[]);
         wait_until("Envoy is limited again", DEADLINE, || envoy.status("/", "ann") == 429);
     }
 }
 
 #[test]
-fn without_redis_rules_do_as_they_say_and_never_refuse_for_it() {
+fn without_redis_rules_follow_on_store_error_and_failures_are_no_refusals() {
     let redis = RedisServer::start();
     let server = serve("127.0.0.1:0", EXAMPLE_RULES, &["--store", &redis.url()]);
     let probe = r#"{"policy":"edge/remote_address","key":"probe","cost":0}"#;
@@ -154,29 +154,29 @@ fn without_redis_rules_do_as_they_say_and_never_refuse_for_it() {
     for (name, deny, closed) in [("redis-open", "false", 200), ("redis-closed", "true", 503)] {
         let config =
             EXAMPLE.replace("failure_mode_deny: false", &format!("failure_mode_deny: {deny}"));
-        let envoy = Envoy::start(name, &config, place(&server));
-        // A rule that denies while its store fails is no refusal: Envoy decides what an error is.
-        wait_until("the store is given up", DEADLINE, || envoy.status("/login", "eve") == closed);
+        let envoy = Envoy::start(name, &config, grpc_address(&server));
+        // A rule with `on_store_error: deny` returns an error, not a refusal: Envoy's failure mode decides.
+        wait_until("the outage is noticed", DEADLINE, || envoy.status("/login", "eve") == closed);
         for _ in 0..6 {
             assert_eq!(envoy.status("/login", "eve"), closed, "{name}");
         }
-        // The others are limited by this process; one that Envoy did not wait for is an error, and asked again.
+        // Other rules use this node's share. A call that exceeds Envoy's timeout is an error, so both are polled.
         wait_until("an admission", DEADLINE, || envoy.status("/", name) == 200);
         wait_until("a refusal", DEADLINE, || envoy.status("/", "ann") == 429);
     }
 }
 
 #[test]
-fn hits_and_limits_come_with_a_descriptor() {
+fn envoy_sends_hits_and_limits_with_a_descriptor() {
     let rules = crate::rls::Rules::new(&[("extras.yaml", include_str!("rls/extras-rules.yaml"))]);
     let server = serve("127.0.0.1:0", rules.path(), &[]);
-    let envoy = Envoy::start("extras", EXTRAS, place(&server));
+    let envoy = Envoy::start("extras", EXTRAS, grpc_address(&server));
     let reply = envoy.get("/?user=ann", &[]);
     assert_eq!(reply.status, 200);
     assert_eq!(server.remaining("extras/user", "ann"), 15);
     let limits = reply.header("x-ratelimit-limit").unwrap();
     assert!(limits.contains("42;w=3600"), "{limits}");
-    // What was sent is counted when it has been sent.
+    // The bytes of a response are counted after it was sent.
     wait_until("the bytes are counted", DEADLINE, || {
         server.remaining("extras/generic_key_done", "global") < 1_000_000
     });

@@ -1,4 +1,4 @@
-//! What one client of gRPC can do to the others: nothing.
+//! A gRPC client that floods the server does not affect other clients.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -9,15 +9,15 @@ use crate::processes::wait_until;
 use crate::support::{DEADLINE, Folder, Server, tidegate};
 
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// `ENHANCE_YOUR_CALM`, as HTTP/2 numbers it.
+/// The HTTP/2 error code `ENHANCE_YOUR_CALM`.
 const CALM: u32 = 0xb;
 
-/// `POST`, the method's path and the content type of gRPC, as HPACK has them without a table.
+/// The header block of a gRPC call in HPACK, without the dynamic table.
 fn head() -> Vec<u8> {
     let text = |index: u8, text: &str| {
         [&[index, u8::try_from(text.len()).unwrap()][..], text.as_bytes()].concat()
     };
-    // `:method: POST` and `:scheme: http` are in everybody's table; path, authority and type have a name there.
+    // `:method: POST` and `:scheme: http` are in the static table, and so are the names of the other headers.
     [
         &[0x83, 0x86][..],
         &text(0x04, METHOD),
@@ -28,13 +28,13 @@ fn head() -> Vec<u8> {
     .concat()
 }
 
-/// A call that is taken back as soon as it was made.
-fn taken_back(stream: u32) -> Vec<u8> {
+/// A call that is reset at once.
+fn reset_call(stream: u32) -> Vec<u8> {
     [frame(1, 0x4, stream, &head()), frame(3, 0, stream, &8_u32.to_be_bytes())].concat()
 }
 
-/// The error that the server took leave with, if it did.
-fn farewell(mut frames: &[u8]) -> Option<u32> {
+/// The error code of the server's GOAWAY, if there is one.
+fn goaway_error(mut frames: &[u8]) -> Option<u32> {
     while let Some((head, rest)) = frames.split_at_checked(9) {
         let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
         let (payload, rest) = rest.split_at_checked(length)?;
@@ -54,10 +54,10 @@ fn connect(server: &Server) -> TcpStream {
 }
 
 #[test]
-fn calls_that_are_taken_back_at_once_end_their_connection_and_cost_nobody_else_anything() {
+fn rapid_resets_end_their_connection_and_do_not_affect_others() {
     let folder = Folder::new();
     let mut command = tidegate(&["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]);
-    // One heap, so that what is freed is seen to be.
+    // A single heap, so that freed memory is visible.
     command.env("MALLOC_ARENA_MAX", "1");
     let server = Server::launched(command.stderr(Stdio::null()));
     let question = folder.write("question", question());
@@ -68,17 +68,17 @@ fn calls_that_are_taken_back_at_once_end_their_connection_and_cost_nobody_else_a
         .stdout(Stdio::piped())
         .spawn()
         .expect("cannot start h2load; `./dev clients` installs what the tests need");
-    let flood: Vec<u8> = (0..10_000).flat_map(|number| taken_back(2 * number + 1)).collect();
+    let flood: Vec<u8> = (0..10_000).flat_map(|number| reset_call(2 * number + 1)).collect();
     let memory = || server.metric("process_resident_memory_bytes").unwrap();
     let mut after = Vec::new();
     for _ in 0..12 {
-        let said = ended_by_server(connect(&server), &flood);
-        assert_eq!(farewell(&said), Some(CALM), "{said:?}");
+        let output = ended_by_server(connect(&server), &flood);
+        assert_eq!(goaway_error(&output), Some(CALM), "{output:?}");
         after.push(memory());
     }
     let others = others.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&others.stdout);
-    assert!(said.contains("20000 succeeded, 0 failed, 0 errored"), "{said}");
+    let output = String::from_utf8_lossy(&others.stdout);
+    assert!(output.contains("20000 succeeded, 0 failed, 0 errored"), "{output}");
     let (early, last) = (after[2], after[11]);
     assert!(last < early + 4e6, "{after:?}");
     let open = || server.metric("tidegate_connections{door=\"grpc\"}").unwrap();

@@ -1,4 +1,4 @@
-//! The rate limit service from a gRPC client that is not ours.
+//! The rate limit service with a stock gRPC client.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::proxy_support::Proxy;
 use crate::rls::{RULES, Rules};
 use crate::support::{Folder, Server};
 
-/// A program of the clients that `./dev test` installs.
+/// A program that `./dev test` installs.
 pub(crate) fn client(program: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = root.join("target/clients/envoy/bin").join(program);
@@ -28,33 +28,33 @@ fn serve(rules: &Rules, grpc: &str) -> Server {
 }
 
 #[test]
-fn a_stranger_is_answered_over_tcp_and_a_unix_socket() {
+fn a_stock_grpc_client_works_over_tcp_and_a_unix_socket() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let socket = format!("unix:{}/grpc.sock", rules.path());
     for grpc in ["127.0.0.1:0", &socket] {
         let server = serve(&rules, grpc);
-        let said = python(&[server.grpc.as_deref().unwrap()]).output().unwrap();
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        // The same counter over HTTP.
+        let output = python(&[server.grpc.as_deref().unwrap()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // HTTP uses the same counter.
         assert_eq!(server.remaining("edge/bare", "python"), 18);
     }
 }
 
 #[test]
-fn a_stranger_is_answered_through_our_own_proxy() {
+fn a_stock_grpc_client_works_through_the_proxy_door() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let (folder, server) = (Folder::new(), serve(&rules, "127.0.0.1:0"));
     let upstream = format!("h2c://{}", server.grpc.as_deref().unwrap());
     let proxy = Proxy::start(&folder, &upstream, "", "");
-    let said = python(&[&proxy.server.addr.to_string()]).output().unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let output = python(&[&proxy.server.addr.to_string()]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(server.remaining("edge/bare", "python"), 18);
     let connected = server.metric(r#"tidegate_connections_total{door="grpc"}"#);
     assert_eq!(connected, Some(1.0), "all calls share one connection");
 }
 
 #[test]
-fn who_watches_is_told_of_the_end_and_does_not_delay_it() {
+fn a_health_watch_reports_the_shutdown_and_does_not_delay_it() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let mut server = serve(&rules, "127.0.0.1:0");
     let mut watching =
@@ -66,7 +66,8 @@ fn who_watches_is_told_of_the_end_and_does_not_delay_it() {
     assert!(watching.wait().unwrap().success());
 }
 
-/// Two servers under load from clients that spread their calls; the first is ended by a signal. What became of the calls.
+/// Loads two servers with clients that balance their calls, and sends a signal to the first. Returns the outcome of the
+/// calls.
 fn ended_under_load(signal: &str) -> (bool, String) {
     let servers = [(); 2].map(|()| {
         Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
@@ -75,8 +76,8 @@ fn ended_under_load(signal: &str) -> (bool, String) {
     let mut command = Command::new(client("python"));
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/rls_load.py")).args(addresses);
     let mut clients = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(clients.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert_eq!(said.next().as_deref(), Some("loaded"));
+    let mut output = BufReader::new(clients.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(output.next().as_deref(), Some("loaded"));
     let [mut first, second] = servers;
     for server in [&first, &second] {
         let asked = server.metric("tidegate_check_duration_seconds_count{door=\"grpc\"}");
@@ -85,21 +86,21 @@ fn ended_under_load(signal: &str) -> (bool, String) {
     let status = first.stop(signal);
     assert_eq!(status.success(), signal == "TERM", "{status}");
     drop(clients.stdin.take());
-    let told = said.next().unwrap_or_default();
-    (clients.wait().unwrap().success(), told)
+    let report = output.next().unwrap_or_default();
+    (clients.wait().unwrap().success(), report)
 }
 
 #[test]
-fn a_server_that_is_stopped_under_load_fails_no_call() {
+fn a_server_stopped_under_load_fails_no_call() {
     for _ in 0..3 {
-        let (all_answered, told) = ended_under_load("TERM");
-        assert!(all_answered, "{told}");
+        let (all_answered, report) = ended_under_load("TERM");
+        assert!(all_answered, "{report}");
     }
 }
 
 #[test]
-fn a_server_that_dies_under_load_is_noticed() {
-    // It may die between two calls.
+fn a_server_killed_under_load_is_noticed() {
+    // The server may be killed between two calls.
     let notices = || !ended_under_load("KILL").0;
     assert!((0..5).any(|_| notices()));
 }

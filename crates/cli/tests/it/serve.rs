@@ -1,4 +1,4 @@
-//! `tidegate serve` as a process: how it starts, what it refuses, how it ends.
+//! `tidegate serve` as a process: start, errors and shutdown.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::{Folder, Server, run};
 
 #[test]
-fn it_says_where_it_is_and_how_to_ask() {
+fn the_welcome_text_has_the_address_and_an_example() {
     for args in [&["--listen", "127.0.0.1:0"][..], &["serve", "--listen", "localhost:0"]] {
         let server = Server::start_with(args);
         assert!(server.addr.ip().is_loopback());
@@ -18,7 +18,7 @@ fn it_says_where_it_is_and_how_to_ask() {
 }
 
 #[test]
-fn what_it_says_to_try_can_be_tried() {
+fn the_example_of_the_welcome_text_works() {
     let folder = Folder::new();
     for (policies, tried) in
         [("client_ip: {}", "/v1/policies"), ("policies: { web: 5/min }", r#"{"policy":"web","#)]
@@ -27,16 +27,16 @@ fn what_it_says_to_try_can_be_tried() {
         let server = Server::start_with(&["serve", "-c", &path, "--listen", "127.0.0.1:0"]);
         let line = server.welcome.lines().find_map(|line| line.strip_prefix("try it:  ")).unwrap();
         assert!(line.contains(tried), "{line}");
-        let said = Command::new("sh").args(["-c", &line.replace("-s", "-sf")]).output().unwrap();
-        assert!(said.status.success(), "{line}");
+        let output = Command::new("sh").args(["-c", &line.replace("-s", "-sf")]).output().unwrap();
+        assert!(output.status.success(), "{line}");
     }
 }
 
 #[test]
-fn a_signal_ends_it_with_0() {
+fn a_signal_stops_the_server_with_exit_code_0() {
     for signal in ["TERM", "INT"] {
         let mut server = Server::start();
-        // One connection that idles, and one that never said anything.
+        // One idle connection after a request, and one without any.
         let (mut idle, _silent) = (server.connect(), server.connect());
         idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         assert!(idle.read(&mut [0; 1024]).unwrap() > 0);
@@ -52,7 +52,7 @@ fn a_request_in_flight_is_answered_after_the_signal() {
         "POST /v1/check HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 28\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let mut interim = [0; 25];
-    // The server asks for the body: the request is in its hands now.
+    // The server has sent `100 Continue`, so the request is in flight.
     stream.read_exact(&mut interim).unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     let sending = std::thread::spawn(move || {
@@ -67,24 +67,24 @@ fn a_request_in_flight_is_answered_after_the_signal() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn a_port_in_use_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap().to_string();
-    let said = run(&["serve", "--listen", &addr]);
-    assert_eq!(said.code, Some(1));
-    assert_eq!(said.stdout, "");
+    let output = run(&["serve", "--listen", &addr]);
+    assert_eq!(output.code, Some(1));
+    assert_eq!(output.stdout, "");
     for part in [addr.as_str(), "another program", "--listen 127.0.0.1:0"] {
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
 }
 
 #[test]
-fn others_are_only_let_in_when_told_to() {
+fn public_addresses_need_insecure_bind() {
     for addr in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
-        let said = run(&["--listen", addr]);
-        assert_eq!(said.code, Some(1), "{addr}");
+        let output = run(&["--listen", addr]);
+        assert_eq!(output.code, Some(1), "{addr}");
         for part in [addr, "neither TLS nor authentication", "--insecure-bind"] {
-            assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+            assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
         }
     }
     let server = Server::start_with(&["--listen", "0.0.0.0:0", "--insecure-bind"]);
@@ -92,7 +92,7 @@ fn others_are_only_let_in_when_told_to() {
 }
 
 #[test]
-fn help_and_version_are_complete() {
+fn help_and_version_work() {
     for (args, parts) in [
         (&["--help"][..], &["serve", "check", "vectors", "Examples:", "NO_COLOR"][..]),
         (&["serve", "--help"], &["--listen", "--insecure-bind", "Examples:"]),
@@ -100,42 +100,42 @@ fn help_and_version_are_complete() {
         (&["vectors", "--help"], &["--store", "Examples:", "expect"]),
         (&["--version"], &[env!("CARGO_PKG_VERSION")]),
     ] {
-        let said = run(args);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
+        let output = run(args);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{args:?}");
         for part in parts {
-            assert!(said.stdout.contains(part), "{part} in {}", said.stdout);
+            assert!(output.stdout.contains(part), "{part} in {}", output.stdout);
         }
     }
 }
 
 #[test]
-fn what_makes_no_sense_exits_with_64() {
+fn invalid_arguments_exit_with_64() {
     for args in [&["frob"][..], &["--listen", "nonsense"], &["--listen"], &["serve", "extra"]] {
-        let said = run(args);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(64), ""), "{args:?}");
-        assert!(said.stderr.contains("error:"), "{}", said.stderr);
+        let output = run(args);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(64), ""), "{args:?}");
+        assert!(output.stderr.contains("error:"), "{}", output.stderr);
     }
 }
 
 #[test]
-fn a_password_without_a_door_is_told() {
-    let said = run(&["serve", "--listen", "127.0.0.1:0", "--resp-password-file", "/nowhere"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
-    assert!(said.stderr.contains("pass --resp ADDR, too"), "{}", said.stderr);
+fn a_password_without_a_resp_door_is_an_error() {
+    let output = run(&["serve", "--listen", "127.0.0.1:0", "--resp-password-file", "/nowhere"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""));
+    assert!(output.stderr.contains("pass --resp ADDR, too"), "{}", output.stderr);
 }
 
 #[test]
-fn a_path_that_is_taken_is_named() {
+fn a_socket_path_in_use_is_named() {
     let folder = Folder::new();
     let place = format!("unix:{}", folder.write("notes.txt", "not a socket"));
-    let said = run(&["serve", "--listen", &place]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
-    assert!(said.stderr.contains("or a file that is no socket"), "{}", said.stderr);
+    let output = run(&["serve", "--listen", &place]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""));
+    assert!(output.stderr.contains("or a file that is no socket"), "{}", output.stderr);
     assert_eq!(std::fs::read(folder.path("notes.txt")).unwrap(), b"not a socket");
 }
 
 #[test]
-fn a_store_is_the_same_wherever_it_is_named() {
+fn the_store_url_is_read_alike_from_a_file_and_an_argument() {
     let folder = Folder::new();
     let policies = "policies: { api: 5/h }\n";
     let bare = folder.write("bare.yaml", policies);

@@ -1,4 +1,4 @@
-//! Several servers over one Redis: one limit, and an answer also while Redis is gone.
+//! Several servers over one Redis: one limit, and answers during an outage.
 
 use crate::processes::{ClusterShape, DEADLINE, RedisCluster, RedisServer, wait_until};
 use crate::support::{Folder, Server};
@@ -7,14 +7,14 @@ fn server(redis: &RedisServer) -> Server {
     Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--store", &redis.url()])
 }
 
-/// Who decided a check of `api`.
+/// The source of a decision of `api`.
 fn source(server: &Server) -> String {
     let answer = server.post("/v1/check", r#"{"policy":"api","key":"probe","cost":0}"#).json();
     answer["source"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn three_servers_admit_what_one_limit_allows() {
+fn three_servers_share_one_limit() {
     let redis = RedisServer::start();
     let servers = [server(&redis), server(&redis), server(&redis)];
     for server in &servers {
@@ -29,12 +29,12 @@ fn three_servers_admit_what_one_limit_allows() {
 }
 
 #[test]
-fn a_failure_of_redis_is_no_refusal_and_heals() {
+fn a_redis_outage_is_not_a_refusal_and_checks_recover() {
     let redis = RedisServer::start();
     let server = server(&redis);
     wait_until("the server counts in Redis", DEADLINE, || source(&server) == "store");
     redis.kill();
-    wait_until("the server stands in for it", DEADLINE, || source(&server) == "local");
+    wait_until("the server decides locally", DEADLINE, || source(&server) == "local");
     let reset = server.post("/v1/reset", r#"{"policy":"api","key":"user-42"}"#);
     assert_eq!(reset.status, 503, "{}", reset.body);
     assert!(reset.body.contains("urn:tidegate:store-unavailable"), "{}", reset.body);
@@ -44,7 +44,7 @@ fn a_failure_of_redis_is_no_refusal_and_heals() {
 }
 
 #[test]
-fn a_node_of_a_cluster_that_hangs_is_left_alone() {
+fn the_breaker_opens_for_a_hanging_cluster_node() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
     let server =
         Server::start_with(&["serve", "--listen", "127.0.0.1:0", "--store", &cluster.url()]);
@@ -60,11 +60,11 @@ fn a_node_of_a_cluster_that_hangs_is_left_alone() {
 }
 
 #[test]
-fn across_the_slots_of_a_cluster_an_atomic_batch_is_refused_whole() {
+fn an_atomic_batch_across_cluster_slots_is_refused_as_a_whole() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
     let folder = Folder::new();
     let config = "policies: { mail: 5/day, call: 5/day }\n";
-    // Patient, since the machine may be busy: what is decided without the cluster would be another limit.
+    // With a long deadline, because the machine may be busy: a decision without the cluster would use a local limit.
     let store = format!("store: {{ url: \"{}\", deadline: 10s, breaker: false }}\n", cluster.url());
     let server = Server::with_config(&folder, &(store + config));
     let left = |policy, key| server.remaining(policy, key);
@@ -80,21 +80,21 @@ fn across_the_slots_of_a_cluster_an_atomic_batch_is_refused_whole() {
     assert_ne!(cluster.slot_of("{3:ann}"), cluster.slot_of("{3:ben}"));
     let refused = batch("ann", "ben");
     assert_eq!(refused.status, 400, "{}", refused.body);
-    let told = refused.json();
+    let problem = refused.json();
     assert_eq!(
-        (&told["type"], &told["field"]),
+        (&problem["type"], &problem["field"]),
         (&"urn:tidegate:bad-input".into(), &"atomic".into())
     );
-    assert!(told["detail"].as_str().unwrap().contains("slot"), "{told}");
-    assert_eq!([left("mail", "ann"), left("call", "ben")], [5, 5], "nobody is charged");
-    // Of one identifier all is in one slot.
+    assert!(problem["detail"].as_str().unwrap().contains("slot"), "{problem}");
+    assert_eq!([left("mail", "ann"), left("call", "ben")], [5, 5], "nothing is charged");
+    // All keys of one identifier are in one slot.
     let admitted = batch("ann", "ann").json();
     assert_eq!(admitted["decisions"][1]["source"], "store", "{admitted}");
     assert_eq!([left("mail", "ann"), left("call", "ann")], [3, 3]);
 }
 
 #[test]
-fn what_a_server_has_leased_is_there_for_the_others_as_soon_as_it_has_stopped() {
+fn a_stopped_server_returns_its_leases() {
     const ASKED: u64 = 30;
     let (redis, folder) = (RedisServer::start(), Folder::new());
     let config = format!(
@@ -110,21 +110,21 @@ fn what_a_server_has_leased_is_there_for_the_others_as_soon_as_it_has_stopped() 
         });
         server
     };
-    let heir = start();
-    // Units out on lease, and what the heir finds once they must be back.
+    let other = start();
+    // The leased units, and those of them that are missing after the stop.
     let run = |key: &str| {
         let mut server = start();
         for _ in 0..ASKED {
             let body = format!(r#"{{"policy":"hot","key":"{key}"}}"#);
             assert_eq!(server.post("/v1/check", &body).json()["allowed"], true);
-            // A demand at which leases are kept for longer than it takes to stop.
+            // At this rate a lease lasts longer than the shutdown.
             std::thread::sleep(std::time::Duration::from_millis(40));
         }
-        let spent = 1_000_000 - heir.remaining("hot", key);
+        let spent = 1_000_000 - other.remaining("hot", key);
         assert_eq!(server.stop("TERM").code(), Some(0));
-        (spent - ASKED, 1_000_000 - heir.remaining("hot", key) - ASKED)
+        (spent - ASKED, 1_000_000 - other.remaining("hot", key) - ASKED)
     };
-    // On a busy machine a lease may have run out before the stop.
+    // On a busy machine a lease may have expired before the stop.
     let mut runs = ["ann", "ben", "cid", "dan", "eve"].iter().map(|key| run(key));
     assert!(runs.any(|(leased, lost)| leased > 0 && lost == 0), "units were lost each time");
 }

@@ -1,13 +1,13 @@
-//! `tidegate simulate`: the same run for everyone, and what it must show.
+//! `tidegate simulate fleet`: reproducible runs, and the results that they must show.
 
 use serde_json::Value;
 
 use crate::support::run;
 
 fn fleet(args: &[&str]) -> Vec<Value> {
-    let said = run(&[&["simulate", "fleet", "--json"], args].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
-    serde_json::from_str(&said.stdout).expect(&said.stdout)
+    let output = run(&[&["simulate", "fleet", "--json"], args].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{args:?}");
+    serde_json::from_str(&output.stdout).expect(&output.stdout)
 }
 
 fn of<'a>(rows: &'a [Value], way: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -15,7 +15,7 @@ fn of<'a>(rows: &'a [Value], way: &'a str) -> impl Iterator<Item = &'a Value> {
 }
 
 #[test]
-fn leases_use_the_limit_up_and_never_pass_it() {
+fn leases_use_the_whole_limit_and_never_exceed_it() {
     for limit in [
         "1000/s burst 1000",
         "token-bucket 100/s capacity 200",
@@ -33,14 +33,14 @@ fn leases_use_the_limit_up_and_never_pass_it() {
         for row in of(&rows, "strict") {
             assert_eq!((&row["overshoot"], &row["calls"]), (&0.into(), &row["offered"]), "{limit}");
         }
-        // The control: what the meter sees where nodes do not know of each other.
+        // The control: the overshoot of nodes that do not share their counts.
         let mut several = of(&rows, "naive").filter(|row| row["nodes"] != 1);
         assert!(several.all(|row| row["overshoot"].as_u64() > Some(0)), "{limit}");
     }
 }
 
 #[test]
-fn a_bad_network_and_deaths_cost_units_but_admit_none() {
+fn a_bad_network_and_crashes_lose_units_and_admit_none() {
     let rows = fleet(&[
         "--nodes",
         "1,16,200",
@@ -81,7 +81,7 @@ fn the_same_seed_prints_the_same_run() {
     let first = print("7");
     assert_eq!(first, print("7"));
     assert_ne!(first, print("8"));
-    // What everyone sees, on every machine.
+    // The same on every machine.
     assert!(
         first.starts_with("1000/s burst 1000 on 1 key, 2 × the demand, 1ms each way"),
         "{first}"
@@ -90,7 +90,7 @@ fn the_same_seed_prints_the_same_run() {
 }
 
 #[test]
-fn what_cannot_be_simulated_says_why() {
+fn invalid_arguments_are_explained() {
     for (args, code, part) in [
         (&["--limit", "concurrency 5"][..], 64, "concurrency cannot be leased"),
         (&["--limit", "10/s burst 1"], 64, "burst 1 cannot be leased"),
@@ -106,14 +106,14 @@ fn what_cannot_be_simulated_says_why() {
         (&["--latency", "0s"], 64, "a duration like"),
         (&["--duration", "9"], 64, "a duration like"),
     ] {
-        let said = run(&[&["simulate", "fleet"], args].concat());
+        let output = run(&[&["simulate", "fleet"], args].concat());
         assert_eq!(
-            (said.code, said.stdout.as_str()),
+            (output.code, output.stdout.as_str()),
             (Some(code), ""),
             "{args:?}: {}",
-            said.stderr
+            output.stderr
         );
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
     assert_eq!(run(&["simulate"]).code, Some(64));
 }

@@ -1,4 +1,4 @@
-//! `tidegate simulate`: what the reports say, as text, JSON and pictures, and what cannot be asked for.
+//! `tidegate simulate`: reports as text, JSON and charts, and invalid arguments.
 
 use std::process::Command;
 
@@ -9,9 +9,9 @@ use crate::support::{Folder, run};
 const ALL: [&str; 5] = ["boundary", "sync-lag", "race", "clock-skew", "algorithms"];
 
 fn json(args: &[&str]) -> Value {
-    let said = run(&[&["simulate"], args, &["--json"]].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
-    serde_json::from_str(&said.stdout).expect(&said.stdout)
+    let output = run(&[&["simulate"], args, &["--json"]].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{args:?}");
+    serde_json::from_str(&output.stdout).expect(&output.stdout)
 }
 
 fn admitted(report: &Value) -> Vec<u64> {
@@ -20,7 +20,7 @@ fn admitted(report: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn the_edge_of_a_fixed_window_lets_twice_the_limit_through() {
+fn the_edge_of_a_fixed_window_admits_twice_the_limit() {
     let late = json(&["boundary", "--position", "99%"]);
     assert_eq!((&late["gap_us"], &late["algorithms"][0]["in_gap"]), (&10_000.into(), &40.into()));
     let minute = json(&["boundary", "--limit", "100", "--window", "1min", "--position", "50%"]);
@@ -41,7 +41,7 @@ fn naive_caching_admits_what_the_formula_says() {
 }
 
 #[test]
-fn another_seed_is_another_run_and_the_same_one_the_same() {
+fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     for what in ["race", "clock-skew", "algorithms"] {
         let print = |seed| run(&["simulate", what, "--json", "--seed", seed]).stdout;
         assert_eq!(print("7"), print("7"), "{what}");
@@ -51,28 +51,28 @@ fn another_seed_is_another_run_and_the_same_one_the_same() {
 }
 
 #[test]
-fn every_picture_is_well_formed_and_says_what_it_shows() {
+fn every_chart_is_well_formed_and_has_a_title() {
     let folder = Folder::new();
     for what in ALL {
         let file = folder.path(&format!("{what}.svg"));
-        let said = run(&["simulate", what, "--svg", &file]);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{what}");
+        let output = run(&["simulate", what, "--svg", &file]);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{what}");
         let parse =
             "import sys, xml.dom.minidom as m; print(m.parse(sys.argv[1]).documentElement.tagName)";
         let parsed = Command::new("python3").args(["-c", parse, &file]).output().unwrap();
         let why = String::from_utf8_lossy(&parsed.stderr);
         assert_eq!(String::from_utf8_lossy(&parsed.stdout).trim(), "svg", "{what}: {why}");
-        // The first line of the table is, but for what only a table needs, the title of the picture.
+        // The text report begins with the title of the chart.
         let svg = std::fs::read_to_string(&file).unwrap();
         let (_, title) = svg.split_once("aria-label=\"").unwrap();
         let (title, _) = title.split_once('"').unwrap();
-        assert!(said.stdout.starts_with(title), "{title} in {}", said.stdout);
+        assert!(output.stdout.starts_with(title), "{title} in {}", output.stdout);
         assert!(svg.contains("prefers-color-scheme:dark"), "{what}");
     }
 }
 
 #[test]
-fn what_cannot_be_simulated_says_which_option_and_why() {
+fn errors_name_the_option_and_the_reason() {
     for (args, code, part) in [
         (&["boundary", "--limit", "0"][..], 64, "--limit: expected 1 to 10000"),
         (&["boundary", "--limit", "-1"], 64, "unexpected argument"),
@@ -93,8 +93,8 @@ fn what_cannot_be_simulated_says_which_option_and_why() {
         (&["algorithms", "--limit", "10000"], 64, "at most 20000 requests"),
         (&["magic"], 64, "unrecognized subcommand"),
     ] {
-        let said = run(&[&["simulate"], args].concat());
-        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        let output = run(&[&["simulate"], args].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
 }

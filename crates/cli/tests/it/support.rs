@@ -1,4 +1,4 @@
-//! Starts the binary and speaks to it. Everything that waits has a deadline.
+//! Starts the binary and sends requests to it. Every wait has a deadline.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Far more than anything here takes, also on a busy machine.
+/// Far longer than anything here takes, also on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The binary, with its arguments.
@@ -21,28 +21,28 @@ pub(crate) fn tidegate(args: &[&str]) -> Command {
     command
 }
 
-/// What a command that ends by itself says.
-pub(crate) struct Said {
+/// The exit code and output of a command.
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 /// Runs the binary to its end.
-pub(crate) fn run(args: &[&str]) -> Said {
+pub(crate) fn run(args: &[&str]) -> CommandOutput {
     run_with(args, &[])
 }
 
-/// … with variables of its own.
-pub(crate) fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Said {
+/// Runs the binary to its end, with environment variables.
+pub(crate) fn run_with(args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let mut command = tidegate(args);
     command.envs(variables.iter().copied());
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    CommandOutput { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Starts a server and waits until it listens: the process, and what it printed.
+/// Starts a server and waits until it listens. Returns the process and its output.
 pub(crate) fn launch(command: &mut Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -59,14 +59,14 @@ pub(crate) fn kill(child: &Child, signal: &str) {
     assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
 }
 
-/// Waits for the end of a process.
+/// Waits until a process has ended.
 pub(crate) fn ended(mut child: Child) -> ExitStatus {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || done.send(child.wait().unwrap()));
     ended.recv_timeout(DEADLINE).expect("the server did not end")
 }
 
-/// A folder of its own, removed when dropped.
+/// A temporary folder, removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -74,7 +74,7 @@ impl Folder {
         Self::within(&std::env::temp_dir())
     }
 
-    /// … somewhere.
+    /// A new folder in `place`.
     pub(crate) fn within(place: &Path) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes a file, with the folders that it is in, and gives its path.
+    /// Writes a file, creates its folders, and returns its path.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -103,15 +103,15 @@ impl Drop for Folder {
     }
 }
 
-/// A server on a port of its own, ended when dropped.
+/// A server on a free port, stopped when dropped.
 pub(crate) struct Server {
     child: Option<Child>,
     pub(crate) addr: SocketAddr,
-    /// Where it speaks the Redis protocol, if it was told to.
+    /// The address of the Redis protocol, if that door is open.
     pub(crate) resp: Option<SocketAddr>,
-    /// What it printed on start.
+    /// The output of the start.
     pub(crate) welcome: String,
-    /// Where Envoy is answered, if it is.
+    /// The address of the gRPC door, if it is open.
     pub(crate) grpc: Option<String>,
 }
 
@@ -121,19 +121,19 @@ impl Server {
     }
 
     pub(crate) fn start_with(args: &[&str]) -> Self {
-        Self::start_saying(args, Stdio::null())
+        Self::start_with_log(args, Stdio::null())
     }
 
-    /// … with its log in a file.
+    /// Starts a server with its log in a file.
     pub(crate) fn start_logged(args: &[&str], log: &str) -> Self {
-        Self::start_saying(args, fs::File::create(log).unwrap().into())
+        Self::start_with_log(args, fs::File::create(log).unwrap().into())
     }
 
-    fn start_saying(args: &[&str], log: Stdio) -> Self {
+    fn start_with_log(args: &[&str], log: Stdio) -> Self {
         Self::launched(tidegate(args).stderr(log))
     }
 
-    /// Whatever runs one on TCP.
+    /// Starts a server on TCP with a command.
     pub(crate) fn launched(command: &mut Command) -> Self {
         let has = |flag: &str| command.get_args().any(|arg| arg == flag);
         let (has_resp, has_grpc) = (has("--resp"), has("--grpc"));
@@ -156,17 +156,17 @@ impl Server {
         Self { child: Some(child), addr, resp, welcome, grpc }
     }
 
-    /// One that was started already, by what it printed.
+    /// A server that is already running, by the output of its start.
     pub(crate) fn of(child: Child, addr: SocketAddr, welcome: String) -> Self {
         Self { child: Some(child), addr, resp: None, welcome, grpc: None }
     }
 
-    /// What it prints, once.
+    /// Takes its stdout. Can be called once.
     pub(crate) fn stdout(&mut self) -> ChildStdout {
         self.child.as_mut().and_then(|child| child.stdout.take()).unwrap()
     }
 
-    /// The process alone, for who ends it.
+    /// The process itself, for a caller that stops it.
     pub(crate) fn into_child(mut self) -> Child {
         self.child.take().unwrap()
     }
@@ -185,13 +185,13 @@ impl Server {
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
 
-    /// Sends a signal by name, and waits for the end.
+    /// Sends a signal by name, and waits until the process has ended.
     pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
         self.signal(signal);
         self.ended()
     }
 
-    /// Waits for the end.
+    /// Waits until the process has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         ended(self.child.take().unwrap())
     }
@@ -222,7 +222,7 @@ impl Server {
         Reply::read(&self.raw(&[head.as_bytes(), body].concat()))
     }
 
-    /// Sends bytes as they are, and reads until the server closes.
+    /// Sends raw bytes, and reads until the server closes the connection.
     pub(crate) fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).unwrap();
@@ -238,14 +238,14 @@ impl Server {
         stream
     }
 
-    /// A figure of `/metrics`, by its name with labels as they are written there.
+    /// The value of a series in `/metrics`, by its name with labels.
     pub(crate) fn metric(&self, series: &str) -> Option<f64> {
         let page = self.get("/metrics").body;
         let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
         Some(line.parse().expect(series))
     }
 
-    /// What is left of a key, without spending.
+    /// The remaining units of a key, by a peek.
     pub(crate) fn remaining(&self, policy: &str, key: &str) -> u64 {
         let body = format!(r#"{{"policy":"{policy}","key":"{key}","cost":0}}"#);
         self.post("/v1/peek", &body).json()["remaining"].as_u64().unwrap()

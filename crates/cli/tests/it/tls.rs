@@ -1,4 +1,4 @@
-//! TLS in front of every door, with other people's clients: who is believed, and who is let in.
+//! TLS at every door, with third-party clients: trusted certificates on both sides.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,11 +16,11 @@ const CHECK: &str = r#"{"policy":"api","key":"ann"}"#;
 const POLICIES: &str = "policies: { api: { limit: 100/min, burst: 20 } }\n";
 const VERSION: [&str; 2] = ["-w", "\n%{http_version} %{http_code}"];
 
-/// A certificate authority, and what it signs.
+/// A certificate authority.
 pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    /// Authorities of one name would be taken for each other.
+    /// The name has to be unique, because clients find an issuer by its name.
     pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -28,7 +28,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Writes a certificate and its key for somebody, and gives their paths.
+    /// Writes a signed certificate and its key, and returns their paths.
     pub(crate) fn sign(&self, folder: &Folder, whose: &str, name: &str) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -41,7 +41,7 @@ impl Authority {
     }
 }
 
-/// A server with TLS, and what curl needs to ask it.
+/// A server with TLS, its port, and the path of its authority for curl.
 fn with_tls(folder: &Folder, authority: &Authority) -> (Program, u16, String) {
     let [cert, key] = authority.sign(folder, "server", "first");
     let ca = folder.write("ca.pem", authority.0.pem());
@@ -56,13 +56,13 @@ fn with_tls(folder: &Folder, authority: &Authority) -> (Program, u16, String) {
 }
 
 #[test]
-fn tls_speaks_both_versions_and_takes_new_certificates() {
+fn tls_serves_both_http_versions_and_reloads_certificates() {
     let (folder, authority) = (Folder::new(), Authority::new("authority"));
     let (_program, port, ca) = with_tls(&folder, &authority);
     let url = format!("https://localhost:{port}/v1/check");
     for (args, version) in [(&["--http1.1"][..], "1.1"), (&["--http2"], "2")] {
-        let said = curl(&[args, &VERSION, &["--cacert", &ca, "-d", CHECK, &url]].concat());
-        assert!(said.ends_with(&format!("\n{version} 200")), "{said}");
+        let output = curl(&[args, &VERSION, &["--cacert", &ca, "-d", CHECK, &url]].concat());
+        assert!(output.ends_with(&format!("\n{version} 200")), "{output}");
     }
     let shown = || {
         let ran = Command::new("curl")
@@ -73,7 +73,7 @@ fn tls_speaks_both_versions_and_takes_new_certificates() {
         String::from_utf8_lossy(&ran.stderr).into_owned()
     };
     assert!(shown().contains("CN=first"), "{}", shown());
-    // Half of a new pair: the old one stays.
+    // With only half of a new pair, the old pair stays in use.
     fs::write(folder.path("server.pem"), "nonsense").unwrap();
     wait_until("the bad file is noticed", DEADLINE, || {
         assert!(shown().contains("CN=first"));
@@ -81,11 +81,11 @@ fn tls_speaks_both_versions_and_takes_new_certificates() {
         log.contains("kept the old certificate")
     });
     authority.sign(&folder, "server", "second");
-    wait_until("the new certificate is shown", DEADLINE, || shown().contains("CN=second"));
+    wait_until("the new certificate is used", DEADLINE, || shown().contains("CN=second"));
 }
 
 #[test]
-fn who_speaks_no_tls_is_turned_away_and_holds_up_nobody() {
+fn a_client_without_tls_is_disconnected_and_delays_no_other() {
     let (folder, authority) = (Folder::new(), Authority::new("authority"));
     let (_program, port, ca) = with_tls(&folder, &authority);
     let silent: Vec<_> =
@@ -101,21 +101,21 @@ fn who_speaks_no_tls_is_turned_away_and_holds_up_nobody() {
     drop(silent);
 }
 
-/// A server with TLS in front of every door.
-struct House {
+/// A server with TLS at every door.
+struct TlsServer {
     _program: Program,
     folder: Folder,
     ports: [u16; 3],
 }
 
-/// What a client believes, and what it shows of itself.
+/// The authority that a client trusts, and its own certificate.
 struct Client<'a> {
     ca: &'a str,
     own: Option<&'a [String; 2]>,
 }
 
-impl House {
-    /// Whoever comes has to be signed by `clients`, if there are any.
+impl TlsServer {
+    /// Starts a server. With `clients`, that authority must have signed the certificates of clients.
     fn start(authority: &Authority, clients: Option<&Authority>) -> Self {
         let (folder, ports) = (Folder::new(), [free_port(), free_port(), free_port()]);
         let [cert, key] = authority.sign(&folder, "server", "server");
@@ -135,7 +135,7 @@ impl House {
         Self { _program: program, folder, ports }
     }
 
-    /// Asks at every door; what each said, or why it did not.
+    /// Sends a check to every door. Returns the answers or errors.
     fn ask(&self, client: &Client<'_>) -> [Result<String, String>; 3] {
         [self.over_http(client), self.over_grpc(client), self.over_resp(client)]
     }
@@ -161,14 +161,14 @@ impl House {
         if let Some([cert, key]) = client.own {
             command.args(["--cert", cert, "--key", key]);
         }
-        let said = command.args(["TG.CHECK", "api", "ann"]).output().unwrap();
+        let output = command.args(["TG.CHECK", "api", "ann"]).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        // It exits with 0 also when it was cut off before there was an answer, and says so.
-        let answer = text(&said.stdout);
-        if said.status.success() && answer.starts_with("0\n20\n") {
+        // redis-cli exits with 0 also if the connection was closed before the reply, and prints that.
+        let answer = text(&output.stdout);
+        if output.status.success() && answer.starts_with("0\n20\n") {
             return Ok(answer);
         }
-        Err(answer + &text(&said.stderr))
+        Err(answer + &text(&output.stderr))
     }
 }
 
@@ -183,43 +183,43 @@ impl<'a> Client<'a> {
 }
 
 #[test]
-fn every_door_speaks_tls_and_clients_believe_only_their_own_authority() {
+fn every_door_serves_tls_and_clients_trust_only_their_authority() {
     let (authority, other) = (Authority::new("authority"), Authority::new("another"));
-    let house = House::start(&authority, None);
+    let server = TlsServer::start(&authority, None);
     let [ca, wrong] = [("ca.pem", &authority), ("wrong.pem", &other)]
-        .map(|(name, authority)| house.folder.write(name, authority.0.pem()));
-    for said in house.ask(&Client { ca: &wrong, own: None }) {
-        assert!(said.as_ref().is_err_and(|why| why.contains("certificate")), "{said:?}");
+        .map(|(name, authority)| server.folder.write(name, authority.0.pem()));
+    for output in server.ask(&Client { ca: &wrong, own: None }) {
+        assert!(output.as_ref().is_err_and(|why| why.contains("certificate")), "{output:?}");
     }
-    let [http, grpc, resp] = house.ask(&Client { ca: &ca, own: None });
-    assert!(http.as_ref().is_ok_and(|said| said.contains(r#""remaining":19"#)), "{http:?}");
+    let [http, grpc, resp] = server.ask(&Client { ca: &ca, own: None });
+    assert!(http.as_ref().is_ok_and(|output| output.contains(r#""remaining":19"#)), "{http:?}");
     assert_eq!(grpc.as_deref(), Ok("200"));
-    assert!(resp.as_ref().is_ok_and(|said| said.starts_with("0\n20\n18\n")), "{resp:?}");
+    assert!(resp.as_ref().is_ok_and(|output| output.starts_with("0\n20\n18\n")), "{resp:?}");
 }
 
 #[test]
-fn a_door_that_knows_its_clients_lets_nobody_else_in() {
+fn mutual_tls_refuses_other_clients() {
     let (authority, clients) = (Authority::new("authority"), Authority::new("of clients"));
-    let house = House::start(&authority, Some(&clients));
-    let ca = house.folder.write("ca.pem", authority.0.pem());
-    // Also the server's own authority says nothing about clients.
-    let strange = authority.sign(&house.folder, "strange", "ann");
-    for own in [None, Some(&strange)] {
-        for said in house.ask(&Client { ca: &ca, own }) {
-            assert!(said.is_err(), "{said:?}");
+    let server = TlsServer::start(&authority, Some(&clients));
+    let ca = server.folder.write("ca.pem", authority.0.pem());
+    // The authority of the server is not trusted for clients.
+    let untrusted = authority.sign(&server.folder, "untrusted", "ann");
+    for own in [None, Some(&untrusted)] {
+        for output in server.ask(&Client { ca: &ca, own }) {
+            assert!(output.is_err(), "{output:?}");
         }
     }
-    let known = clients.sign(&house.folder, "known", "ann");
-    let said = house.ask(&Client { ca: &ca, own: Some(&known) });
-    // Nobody who was turned away was counted.
+    let known = clients.sign(&server.folder, "known", "ann");
+    let output = server.ask(&Client { ca: &ca, own: Some(&known) });
+    // Refused clients were not charged.
     assert!(
-        matches!(&said, [Ok(http), Ok(_), Ok(_)] if http.contains(r#""remaining":19"#)),
-        "{said:?}"
+        matches!(&output, [Ok(http), Ok(_), Ok(_)] if http.contains(r#""remaining":19"#)),
+        "{output:?}"
     );
 }
 
 #[test]
-fn a_reload_does_not_take_the_token_from_a_door_that_others_can_reach() {
+fn a_reload_cannot_remove_the_token_of_a_public_door() {
     let (folder, authority) = (Folder::new(), Authority::new("authority"));
     let [cert, key] = authority.sign(&folder, "server", "first");
     let ca = folder.write("ca.pem", authority.0.pem());
@@ -238,19 +238,20 @@ fn a_reload_does_not_take_the_token_from_a_door_that_others_can_reach() {
     wait_for_port(port);
     let limit = || {
         let url = format!("https://localhost:{port}/v1/policies");
-        let said = curl(&["--cacert", &ca, &url]);
-        serde_json::from_str::<serde_json::Value>(&said).unwrap()["api"]["limit"].clone()
+        let output = curl(&["--cacert", &ca, &url]);
+        serde_json::from_str::<serde_json::Value>(&output).unwrap()["api"]["limit"].clone()
     };
     assert_eq!(limit(), 3);
     write("4/day", "");
-    let said = |part: &str| fs::read_to_string(folder.path("program.log")).unwrap().contains(part);
+    let output =
+        |part: &str| fs::read_to_string(folder.path("program.log")).unwrap().contains(part);
     wait_until("the file is refused", DEADLINE, || {
-        said(&format!("will not listen on 0.0.0.0:{port}: other machines can reach it"))
-            && said("it has no authentication")
-            && said("the old configuration stays in force")
+        output(&format!("will not listen on 0.0.0.0:{port}: other machines can reach it"))
+            && output("it has no authentication")
+            && output("the old configuration stays in force")
     });
     assert_eq!(limit(), 3);
-    // Another token is as good as the first.
+    // A reload with another token is accepted.
     write("5/day", &token("theirs"));
-    wait_until("the next one is taken", DEADLINE, || limit() == 5);
+    wait_until("the next file is accepted", DEADLINE, || limit() == 5);
 }

@@ -1,4 +1,4 @@
-//! `tidegate vectors`: the golden cases, and what happens when they are not golden.
+//! `tidegate vectors`: the golden cases, differences and errors.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::support::{Said, run, tidegate};
+use crate::support::{CommandOutput, run, tidegate};
 
 pub(crate) fn golden() -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors");
@@ -21,25 +21,25 @@ pub(crate) fn golden() -> Vec<String> {
     files
 }
 
-pub(crate) fn replay(files: &[String], more: &[&str]) -> Said {
+pub(crate) fn replay(files: &[String], more: &[&str]) -> CommandOutput {
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     run(&[&["vectors"], &files[..], more].concat())
 }
 
-/// Replays cases from a file of their own.
-fn replay_cases(name: &str, cases: &Value) -> Said {
+/// Writes cases to a file, and replays them.
+fn replay_cases(name: &str, cases: &Value) -> CommandOutput {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("vectors-{name}.json"));
     std::fs::write(&path, cases.to_string()).unwrap();
     replay(&[path.to_str().unwrap().to_owned()], &[])
 }
 
 #[test]
-fn every_golden_case_comes_out_as_expected() {
+fn every_golden_case_passes() {
     for file in golden() {
         let cases: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        let said = replay(std::slice::from_ref(&file), &["--store", "memory:"]);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{file}");
-        let mut lines = said.stdout.lines();
+        let output = replay(std::slice::from_ref(&file), &["--store", "memory:"]);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{file}");
+        let mut lines = output.stdout.lines();
         for case in cases.as_array().unwrap() {
             for (step, expected) in case["expect"].as_array().unwrap().iter().enumerate() {
                 let line: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
@@ -54,12 +54,12 @@ fn every_golden_case_comes_out_as_expected() {
 }
 
 #[test]
-fn a_line_has_its_place_first_and_then_the_answer_in_order() {
+fn a_line_has_case_and_step_first_and_then_the_answer() {
     let limit = json!({"algorithm": "gcra", "limit": 1, "period_us": 1_000_000});
     let shaper =
         json!({"algorithm": "leaky-bucket", "limit": 2, "period_us": 1_000_000, "capacity": 1});
     let steps = json!([{"now_us": 1_700_000_000_000_000_u64}]);
-    let said = replay_cases(
+    let output = replay_cases(
         "order",
         &json!([
             {"name": "one", "limit": limit, "steps": steps},
@@ -75,8 +75,8 @@ fn a_line_has_its_place_first_and_then_the_answer_in_order() {
         r#"{"case":"[2]","step":0,"accepted":true,"delay_us":0,"retry_after_us":0}"#,
         "\n",
     );
-    assert_eq!(said.stdout, expected);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert_eq!(output.stdout, expected);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -85,14 +85,14 @@ fn a_difference_is_named_and_exits_with_1() {
         std::fs::read(golden().iter().find(|file| file.ends_with("/gcra.json")).unwrap()).unwrap();
     let mut cases: Value = serde_json::from_slice(&text).unwrap();
     cases[2]["expect"][5]["remaining"] = json!(4711);
-    let said = replay_cases("doctored", &cases);
-    assert_eq!(said.code, Some(1));
+    let output = replay_cases("doctored", &cases);
+    assert_eq!(output.code, Some(1));
     for part in
         [cases[2]["name"].as_str().unwrap(), "step 5", r#""remaining":4711"#, "got {", "1 of "]
     {
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
-    assert_eq!(said.stderr.lines().count(), 2, "{}", said.stderr);
+    assert_eq!(output.stderr.lines().count(), 2, "{}", output.stderr);
 }
 
 #[test]
@@ -111,23 +111,24 @@ fn every_limit_can_be_written() {
         json!({"algorithm": "quota", "limit": 3, "cadence": "rolling", "period_us": day, "buckets": 24}),
     ] {
         let steps = json!([{"now_us": 0}, {"now_us": 0, "cost": 3}]);
-        let said = replay_cases("limits", &json!([{"name": "x", "limit": limit, "steps": steps}]));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{limit}");
-        assert_eq!(said.stdout.lines().count(), 2, "{limit}");
+        let output =
+            replay_cases("limits", &json!([{"name": "x", "limit": limit, "steps": steps}]));
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{limit}");
+        assert_eq!(output.stdout.lines().count(), 2, "{limit}");
     }
 }
 
-/// A case that cannot be replayed: what its error says. Every error names the file.
+/// Expects an error with this text for an invalid case. Every error names the file.
 fn refuses(case: &Value, part: &str) {
-    let said = replay_cases("refused", &json!([case]));
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{case}");
+    let output = replay_cases("refused", &json!([case]));
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{case}");
     for part in ["vectors-refused.json", "case x", part] {
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
     }
 }
 
 #[test]
-fn what_cannot_be_replayed_names_file_case_and_field() {
+fn errors_name_file_case_and_field() {
     let good = || json!({"algorithm": "gcra", "limit": 3, "period_us": 1000});
     let with = |field: &str, value: Value| {
         let mut limit = good();
@@ -173,7 +174,7 @@ fn what_cannot_be_replayed_names_file_case_and_field() {
 }
 
 #[test]
-fn other_trouble_exits_with_1_and_usage_with_64() {
+fn other_errors_exit_with_1_and_usage_errors_with_64() {
     for (args, code, part) in [
         (&["vectors", "/nowhere.json"][..], 1, "/nowhere.json"),
         (&["vectors", env!("CARGO_MANIFEST_PATH")], 1, "list of cases"),
@@ -181,15 +182,15 @@ fn other_trouble_exits_with_1_and_usage_with_64() {
         (&["vectors", "x.json", "--store", "redis://u:secret@127.0.0.1:1"], 1, "does not answer"),
         (&["vectors"], 64, "FILE"),
     ] {
-        let said = run(args);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}");
-        assert!(said.stderr.contains(part), "{part} in {}", said.stderr);
-        assert!(!said.stderr.contains("secret"), "{}", said.stderr);
+        let output = run(args);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(code), ""), "{args:?}");
+        assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
+        assert!(!output.stderr.contains("secret"), "{}", output.stderr);
     }
 }
 
 #[test]
-fn a_closed_pipe_is_no_trouble() {
+fn a_closed_pipe_exits_normally() {
     let files = golden();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let mut child = tidegate(&[&["vectors"], &files[..]].concat())

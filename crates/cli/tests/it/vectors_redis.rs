@@ -1,4 +1,4 @@
-//! `tidegate vectors` through a real Redis: the same answers as in memory, and nothing in the way of others.
+//! `tidegate vectors` with a real Redis: the same answers as in memory, and parallel runs do not affect each other.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use crate::processes::RedisServer;
 use crate::vectors::{golden, replay};
 
 #[test]
-fn redis_answers_every_golden_case_as_memory_does() {
+fn redis_passes_every_golden_case() {
     let redis = RedisServer::builder().password("hunter2").start();
-    let said = replay(&golden(), &["--store", &redis.url()]);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let output = replay(&golden(), &["--store", &redis.url()]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     let in_memory = replay(&golden(), &[]);
-    assert!(said.stdout.lines().count() > 9_000 && said.stdout == in_memory.stdout);
-    // Only places in queues are left, and they expire.
+    assert!(output.stdout.lines().count() > 9_000 && output.stdout == in_memory.stdout);
+    // Only queue reservations are left, and they expire.
     let keys = redis.command(&["KEYS", "*"]).text();
     for key in keys.lines() {
         assert!(key.starts_with("tg-vectors-") && key.ends_with(":a"), "{key}");
@@ -27,8 +27,8 @@ fn runs_do_not_disturb_each_other() {
     let redis = RedisServer::start();
     let files = [golden(), golden()].concat();
     for _ in 0..2 {
-        let said = replay(&files, &["--store", &redis.unix_url()]);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+        let output = replay(&files, &["--store", &redis.unix_url()]);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     }
 }
 
@@ -40,20 +40,20 @@ fn a_difference_in_redis_exits_with_1() {
     cases[1]["expect"][3]["decision"]["remaining"] = json!(4711);
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("vectors-redis-doctored.json");
     std::fs::write(&path, cases.to_string()).unwrap();
-    let said = replay(&[path.to_str().unwrap().to_owned()], &["--store", &redis.url()]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("step 3: expected") && said.stderr.contains("1 of "));
+    let output = replay(&[path.to_str().unwrap().to_owned()], &["--store", &redis.url()]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("step 3: expected") && output.stderr.contains("1 of "));
 }
 
 #[test]
-fn a_store_that_refuses_us_is_named_without_its_password() {
+fn a_store_that_refuses_the_login_is_named_without_its_password() {
     let redis = RedisServer::builder().password("hunter2").start();
     let address = redis.address();
     for user in ["", ":hunter3@", "nobody:hunter3@"] {
         let url = format!("redis://{user}{address}");
-        let said = replay(&golden(), &["--store", &url]);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{url}");
-        assert!(said.stderr.contains(&format!("redis://{address} does not answer")), "{url}");
-        assert!(!said.stderr.contains("hunter"), "{}", said.stderr);
+        let output = replay(&golden(), &["--store", &url]);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{url}");
+        assert!(output.stderr.contains(&format!("redis://{address} does not answer")), "{url}");
+        assert!(!output.stderr.contains("hunter"), "{}", output.stderr);
     }
 }

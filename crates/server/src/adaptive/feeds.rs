@@ -49,7 +49,7 @@ pub(super) fn start(
     feeds
 }
 
-/// Pushes what this process knows.
+/// Pushes the signals that this process measures.
 async fn measure(measured: Vec<SignalTarget>, target_stats: Arc<TargetStats>) {
     let mut due = delayed_interval(PUSH_INTERVAL);
     loop {

@@ -71,7 +71,7 @@ fn lean(kind: &str, whole: &'static str) -> Cow<'static, str> {
 const PLACEHOLDER: &str = "ASSETS";
 const FILES: &str = "/assets";
 
-/// The page, and a hash of its files. The hash is part of their path, so browsers may cache them for ever.
+/// The page, and a hash of its files. The hash is part of their path, so browsers may cache them forever.
 static BUILT: LazyLock<(String, String)> = LazyLock::new(|| {
     let page = include_str!("../../web/index.html");
     let all: String = ALL.iter().map(|asset| &*asset.content).collect();

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(feed.watchers(), 0);
         drop(feed.watch("{}").unwrap());
         feed.publish("{}".to_owned(), "{}".to_owned());
-        assert!(feed.lock().watchers.is_empty(), "who left is forgotten");
+        assert!(feed.lock().watchers.is_empty(), "a dropped watcher is still kept");
     }
 
     #[test]

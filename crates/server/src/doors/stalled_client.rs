@@ -25,7 +25,7 @@ pub(crate) async fn connection() -> (Stream, Client) {
     let accepted = acceptor.accept(Stream::Unix(server));
     let connected = connector.connect("localhost".try_into().unwrap(), client);
     let (accepted, connected) = tokio::try_join!(accepted, connected).unwrap();
-    let (Stream::Unix(socket), _) = accepted.get_ref() else { panic!("not what was accepted") };
+    let (Stream::Unix(socket), _) = accepted.get_ref() else { panic!("not the accepted stream") };
     while socket.try_write(&[0]).is_ok() {}
     (Stream::Tls(Box::new(accepted.into())), Client(connected))
 }

@@ -151,11 +151,11 @@ mod tests {
         note(&refusals, "ann");
         assert!(top(&refusals)[0].0.bytes().all(|byte| byte.is_ascii_hexdigit()));
         refusals.show_keys(true);
-        assert!(top(&refusals).is_empty(), "what was noted as a hash stays one");
+        assert!(top(&refusals).is_empty(), "a key recorded as a hash is never shown");
         note(&refusals, "ann");
         assert_eq!(top(&refusals), [("ann".to_owned(), 1)]);
         refusals.show_keys(false);
-        assert!(top(&refusals).is_empty(), "what was text is forgotten");
+        assert!(top(&refusals).is_empty(), "keys recorded as text are cleared");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A new configuration while the old one serves: on SIGHUP, and when the file is another.
+//! Reloads the configuration while the server runs: on SIGHUP, and when a file changes.
 //!
-//! A file that is wrong in anything is refused whole, and the old one stays. Counters live in the store and are not
-//! touched: what was spent stays spent.
+//! A configuration with any error is refused as a whole, and the old one stays in force. Counters are in the store and
+//! are not changed: a reload refunds nothing.
 
 mod identity;
 
@@ -19,27 +19,27 @@ use tidegate_config::{Config, Door, Exposure};
 /// How often the files are checked. A change is loaded once they have stayed the same for as long.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where a configuration comes from, and comes from again.
+/// Where a configuration is read from, at the start and on every reload.
 pub struct Source {
-    /// The files and folders that are looked at; none for the demo.
+    /// The files and folders that are watched for changes; empty for the demo.
     pub files: Vec<PathBuf>,
-    /// Reads them, with what the command line says on top; or all that is wrong.
+    /// Reads the files and applies the command line on top; fails with a list of all problems.
     pub read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
 }
 
-/// Takes a new configuration whenever there is one.
+/// Installs each new configuration.
 pub(crate) struct Reloader {
     source: Arc<Source>,
     app: Arc<AppState>,
-    /// What was built at the start, and can only be built anew.
+    /// The configuration at the start. Some of its keys apply only at a start.
     running: Config,
     loaded: Identity,
-    /// Where the token is asked for, unless others may come without one.
+    /// The door that needs the admin token, unless `--insecure-bind` allows it without one.
     exposed: Option<Exposure>,
 }
 
 impl Reloader {
-    /// `before` is what the file was before it was read, so that no change in between is missed.
+    /// `before` is the identity of the files before they were read, so that no change in between is missed.
     pub(crate) fn new(
         source: Source,
         app: Arc<AppState>,
@@ -50,7 +50,7 @@ impl Reloader {
         Self { source: Arc::new(source), app, running, loaded: before, exposed }
     }
 
-    /// Never ends. Cancelled, the configuration in force stays.
+    /// Never returns. If it is cancelled, the configuration in force stays.
     pub(crate) async fn run(mut self, mut hangup: Signal) {
         let mut interval = tokio::time::interval(CHECK_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,9 +77,9 @@ impl Reloader {
 
     async fn current_identity(&self) -> Identity {
         let source = self.source.clone();
-        // A file system may hang, and must not hold up requests.
+        // A file system may hang, and must not delay requests.
         let read = tokio::task::spawn_blocking(move || Identity::read(&source.files));
-        // Without an answer only when everything ends.
+        // Fails only when the runtime shuts down.
         read.await.unwrap_or_else(|_| self.loaded.clone())
     }
 
@@ -88,7 +88,7 @@ impl Reloader {
             tracing::info!("{why}, and there is no configuration file to read again");
             return;
         }
-        // All of them: whichever has changed, they are read together.
+        // All files are named: they are read together, whichever has changed.
         let files = self.source.files.iter().map(|file| file.display().to_string());
         let file = files.collect::<Vec<_>>().join(", ");
         match self.next().await {
@@ -107,7 +107,7 @@ impl Reloader {
         }
     }
 
-    /// Builds and checks what the files say. Nothing of it is in force yet.
+    /// Reads the files, builds the configuration and checks it. Does not put it in force.
     async fn next(&self) -> Result<Draft, Vec<String>> {
         let source = self.source.clone();
         let read = tokio::task::spawn_blocking(move || (source.read)()).await;
@@ -123,7 +123,7 @@ impl Reloader {
     }
 }
 
-/// What has changed of what is only looked at on start.
+/// The changed keys that are only read at the start.
 fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'static str> {
     let store = &running.store;
     let changed = [

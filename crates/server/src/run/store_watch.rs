@@ -1,4 +1,4 @@
-//! Looks at the store once a second: what operators of other nodes have set there, and whether it serves at all.
+//! Polls the store once a second: for overrides that were set on other nodes, and to detect outages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) struct WatchedStore {
     pub(super) name: String,
 }
 
-/// Failed checks in a row before an outage is logged: one may be a hiccup, or the first connection takes its time.
+/// Failed checks in a row before an outage is logged: a single failure may be a slow first connection.
 const FAILURES_MIN: u32 = 2;
 
 /// A store that does not serve.
@@ -28,7 +28,7 @@ struct Outage {
     failures: u32,
 }
 
-/// Follows what operators set, and says once that the store does not serve and once that it does again. For ever.
+/// Refreshes overrides, and logs the beginning and the end of each outage. Never returns.
 pub(super) async fn watch(app: Arc<AppState>, store: WatchedStore) {
     let mut every = tokio::time::interval(Duration::from_secs(1));
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -53,8 +53,8 @@ pub(super) async fn watch(app: Arc<AppState>, store: WatchedStore) {
     }
 }
 
-/// Why the store does not serve, if it does not. What fails may be a right that only overrides need: a check has the last
-/// word.
+/// Why the store does not serve, or `None` if it does. A failed refresh alone does not count, because the user may lack
+/// a right that only overrides need: `reach` decides.
 async fn store_error(app: &AppState, store: &OpenStore) -> Option<StoreError> {
     let engine = app.in_force().engine.clone();
     let error = engine.overrides().refresh().await.err()?;

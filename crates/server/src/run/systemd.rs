@@ -1,5 +1,5 @@
-//! What systemd hands over and wants to hear: sockets that it has bound, and whether the service does well. Nothing of it
-//! where nobody asks: each part goes by variables that only systemd sets.
+//! systemd: the sockets that it passes, and its notify protocol. Both are off unless systemd sets their environment
+//! variables.
 
 mod notify;
 mod sockets;

@@ -1,4 +1,4 @@
-//! The demo in memory, for tests of what asks it.
+//! The demo configuration over the memory store, for tests of the doors.
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_urls_are_known_by_their_beginning() {
+    fn long_urls_are_truncated() {
         let urls = UrlStats::default();
         let long = format!("/{}", "x".repeat(10 * URL_BYTES_MAX));
         for url in ["/a", "/a", "/b", &long, &format!("{long}y"), &long] {

@@ -10,7 +10,7 @@ use tidegate_request::Peer;
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// Headers that proxies write, besides `X-Forwarded-*`. An upstream that trusts them would believe a client's claim about
+/// Headers that proxies write, besides `X-Forwarded-*`. An upstream that trusts them would trust a client's claim about
 /// its address, host or path.
 const CLAIMS: [&str; 26] = [
     "cf-connecting-ip",

@@ -98,7 +98,7 @@ mod tests {
         let health = Health::default();
         assert_eq!([1, 2, 3].map(|now| health.missed(now)), [false, false, true]);
         assert!(!health.is_up(3) && !health.is_up(1_000_002) && health.is_up(1_000_003));
-        assert!(!health.missed(500_000), "one that was under way does not count again");
+        assert!(!health.missed(500_000), "a request in flight does not count again");
         assert!(health.missed(1_000_003), "one failure is enough now");
         assert!(!health.is_up(3_000_002) && health.is_up(3_000_003));
         health.reached();

@@ -1,4 +1,4 @@
-//! What the compiler does not hold: the order of the server's modules.
+//! What the compiler does not check: the order of the server's modules.
 #![allow(clippy::unwrap_used)]
 
 mod order;

@@ -1,10 +1,10 @@
-//! The server's modules have one order. Each imports only what stands above it, so that there are no circles.
+//! The server's modules have one order. Each imports only modules above it, so that there are no cycles.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// From what knows nothing of the others to what puts them together. ARCHITECTURE.md says what each is for.
+/// From the module without imports to the one that imports all others. ARCHITECTURE.md describes each.
 const ORDER: [&str; 17] = [
     "net",
     "metrics",
@@ -88,11 +88,11 @@ fn imports<'s>(module: &[&'s str], code: &'s str) -> Vec<Vec<&'s str>> {
     found
 }
 
-/// Where a file imports what stands below it.
+/// Adds the imports of a file that are below it in the order.
 fn upward(module: &[&str], source: &str, found: &mut String) {
     let code = code(source);
     let Some(mine) = rank(module) else {
-        let _ = writeln!(found, "{} stands nowhere in the order", module.join("/"));
+        let _ = writeln!(found, "{} is not in the order", module.join("/"));
         return;
     };
     for target in imports(module, &code) {
@@ -124,14 +124,14 @@ fn walk(folder: &Path, module: &mut Vec<String>, found: &mut String) {
 }
 
 #[test]
-fn every_module_imports_only_what_stands_above_it() {
+fn every_module_imports_only_modules_above_it() {
     let mut found = String::new();
     walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut Vec::new(), &mut found);
     assert_eq!(found, "");
 }
 
 #[test]
-fn an_upward_import_is_found_however_it_is_written() {
+fn an_upward_import_is_found_in_any_notation() {
     for (module, source, expected) in [
         (&["net", "tls"][..], "use crate::run::serve;", "net/tls imports run::serve\n"),
         (
@@ -148,7 +148,7 @@ fn an_upward_import_is_found_however_it_is_written() {
         (&["doors", "resp"], "use super::shared::Problem;\nuse crate::net::Stream;", ""),
         (&["service"], "// crate::run::serve\nlet text = \"crate::run\";", ""),
         (&["service"], "#[cfg(test)]\nmod tests { use crate::run::serve; }", ""),
-        (&["attic"], "", "attic stands nowhere in the order\n"),
+        (&["attic"], "", "attic is not in the order\n"),
     ] {
         let mut found = String::new();
         upward(module, source, &mut found);

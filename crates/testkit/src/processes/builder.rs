@@ -1,9 +1,9 @@
-//! What a Redis server is to be like, as lines of its configuration file.
+//! The options of a Redis server, as lines of its configuration file.
 
 use std::fmt::Write as _;
 
 use super::clock::ShiftableClock;
-use super::place::PrivateDir;
+use super::scratch::PrivateDir;
 use super::server::RedisServer;
 use super::setup::Setup;
 use super::tls::TlsFiles;
@@ -28,30 +28,30 @@ pub struct RedisBuilder {
 }
 
 impl RedisBuilder {
-    /// A line of `redis.conf`. A value with blanks or nothing in it needs its own quotes.
+    /// Adds a line to `redis.conf`. An empty value or one with blanks needs quotes.
     pub fn config(mut self, name: &str, value: &str) -> Self {
         writeln!(self.lines, "{name} {value}").unwrap();
         self
     }
 
-    /// The password of the user `default`; `url` contains it.
+    /// Sets the password of the user `default`; `url` contains it.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.config("requirepass", password)
     }
 
-    /// One more user: `user("app", "on >secret ~tg:* +@all")`.
+    /// Adds a user: `user("app", "on >secret ~tg:* +@all")`.
     pub fn user(self, name: &str, rules: &str) -> Self {
         self.config("user", &format!("{name} {rules}"))
     }
 
-    /// Only TLS on the port, with certificates of our own: see `RedisServer::tls_files`.
+    /// Serves only TLS on the port, with generated certificates: see `RedisServer::tls_files`.
     pub fn tls(mut self) -> Self {
         self.tls = Tls::Server;
         self
     }
 
-    /// TLS, and clients have to show a certificate too.
+    /// TLS with client certificates.
     pub fn mutual_tls(mut self) -> Self {
         self.tls = Tls::Mutual;
         self
@@ -61,11 +61,11 @@ impl RedisBuilder {
     pub fn cluster_mode(self) -> Self {
         self.config("cluster-enabled", "yes")
             .config("cluster-node-timeout", "1000")
-            // A replica stands for election however long it has not heard from its master.
+            // A replica may be elected however long it was disconnected from its master.
             .config("cluster-replica-validity-factor", "0")
     }
 
-    /// Ready once it has copied the other.
+    /// A replica of `primary`, ready when it has copied the data.
     pub fn replica_of(mut self, primary: &RedisServer) -> Self {
         self.is_replica = true;
         if let Some(password) = primary.password() {
@@ -74,17 +74,17 @@ impl RedisBuilder {
         self.config("replicaof", &format!("127.0.0.1 {}", primary.port()))
     }
 
-    /// In bytes, or like `2mb`. Without a policy nothing is evicted, and writes fail with OOM.
+    /// Sets `maxmemory`, in bytes or like `2mb`. Without an eviction policy writes then fail with OOM.
     pub fn max_memory(self, size: &str) -> Self {
         self.config("maxmemory", size)
     }
 
-    /// The harness itself needs one of them for each command.
+    /// Sets `maxclients`. Every command of the test harness needs one connection.
     pub fn max_clients(self, count: u32) -> Self {
         self.config("maxclients", &count.to_string())
     }
 
-    /// Its wall clock can be shifted while it runs: see `RedisServer::shift_clock_us`.
+    /// Makes the wall clock of the server shiftable while it runs: see `RedisServer::shift_clock_us`.
     pub fn shiftable_clock(mut self) -> Self {
         self.shiftable_clock = true;
         self
@@ -95,7 +95,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Ready when this returns: it answers, and a replica has copied its master.
+    /// Starts the server. Returns when it answers and, as a replica, has copied its primary.
     pub fn start(mut self) -> RedisServer {
         let dir = PrivateDir::new();
         let clock = self.shiftable_clock.then(|| ShiftableClock::build(&dir));

@@ -1,4 +1,4 @@
-//! One child process that does not outlive the test, with its log.
+//! One child process and its log. The process does not outlive the test.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// The kernel counts a process's time in these, on every architecture that Linux runs on.
+/// The clock ticks of `/proc/PID/stat`: Linux reports 100 per second on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Of each process, when a test fails: enough for a start, a failover and what came before.
+/// Log lines that a failed test prints per process: enough for a start and a failover.
 const LOG_LINES_SHOWN: usize = 30;
 
-/// Killed with SIGKILL and waited for when dropped.
+/// A process that is killed with SIGKILL and reaped when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -22,10 +22,10 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the program with both of its outputs appended to `log`.
+    /// Starts the program and appends its stdout and stderr to `log`.
     pub(super) fn start(program: &str, set_up: impl FnOnce(&mut Command), log: &Path) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(log).unwrap();
-        let mut command = dying_with_us(program);
+        let mut command = killed_with_parent(program);
         set_up(&mut command);
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         let child = spawn(command).unwrap_or_else(|error| {
@@ -52,24 +52,24 @@ impl Process {
         lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
     }
 
-    /// SIGKILL, also if it is paused. Its port is free afterwards.
+    /// Sends SIGKILL, which also ends a paused process, and reaps it. Its port is free afterwards.
     pub(super) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// `STOP` or `CONT`.
+    /// Sends a signal, `STOP` or `CONT`.
     pub(super) fn signal(&mut self, name: &str) {
-        // Waited for already, its number may be somebody else's by now.
+        // After the process was reaped, its process id may have been reused.
         assert!(!self.has_ended(), "signal {name} for a process that has ended");
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Processor time so far, of all its threads, in user and kernel.
+    /// The CPU time of all threads so far, user and kernel.
     pub(super) fn cpu_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        // The name, second, is in brackets and may contain blanks; user and kernel time are 14th and 15th.
+        // The second field, the name, is in brackets and may contain blanks; fields 14 and 15 are user and kernel time.
         let (_, after_name) = stat.rsplit_once(')').unwrap();
         let ticks: u32 =
             after_name.split_whitespace().skip(11).take(2).map(|n| n.parse::<u32>().unwrap()).sum();
@@ -86,41 +86,41 @@ impl Drop for Process {
     }
 }
 
-/// A test that is itself killed drops nothing: where `setpriv` exists, the kernel kills the child then.
-fn dying_with_us(program: &str) -> Command {
+/// A killed test runs no destructors. If `setpriv` is installed, the kernel kills the child when the test ends.
+fn killed_with_parent(program: &str) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
-    let there =
+    let has_setpriv =
         || Command::new("setpriv").arg("--version").output().is_ok_and(|run| run.status.success());
-    if !is_installed(program) || !SETPRIV.get_or_init(there) {
+    if !is_installed(program) || !SETPRIV.get_or_init(has_setpriv) {
         return Command::new(program);
     }
-    // We may have died before the kernel was told: then the child has another parent by now, and ends.
-    let if_we_live = r#"[ "$PPID" = "$0" ] && exec "$@""#;
+    // If the parent ended before `setpriv` ran, the child has another parent now, and exits.
+    let unless_orphaned = r#"[ "$PPID" = "$0" ] && exec "$@""#;
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "sh", "-c", if_we_live, &id().to_string(), program]);
+    command.args(["--pdeathsig", "KILL", "sh", "-c", unless_orphaned, &id().to_string(), program]);
     command
 }
 
-/// Asked before `setpriv` is, whose complaint would only be in the log.
+/// Checked before `setpriv` runs, because its error message would only be in the log.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-type Order = (Command, Sender<io::Result<Child>>);
+type SpawnRequest = (Command, Sender<io::Result<Child>>);
 
-/// Starts every child from one thread that never ends. The kernel takes the death of the *thread* that
-/// started a child for its parent's, so that a server shared by several tests would die with the first.
+/// Starts every child from one thread that never ends. The kernel sends the signal when the *thread* that started the
+/// child ends, so a server shared by several tests would be killed with the first of them.
 fn spawn(command: Command) -> io::Result<Child> {
-    static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
+    static SPAWNER: OnceLock<Sender<SpawnRequest>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
-        let (orders, queue) = channel::<Order>();
+        let (requests, queue) = channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, reply) in queue {
                 let _ = reply.send(command.spawn());
             }
         });
-        orders
+        requests
     });
     let (reply, answer) = channel();
     spawner.send((command, reply)).unwrap();

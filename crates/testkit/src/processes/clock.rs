@@ -1,16 +1,16 @@
 //! A wall clock that can be shifted while the server runs.
 //!
-//! `libfaketime` does not work here: Debian's Redis has jemalloc as a shared library, which asks for the time
-//! while it starts, before `libfaketime` is ready, and the server never comes up. `clock.c` needs no start.
+//! `libfaketime` does not work here: Debian's Redis has jemalloc as a shared library, which reads the time before
+//! `libfaketime` is initialised, and the server never starts. `clock.c` works without initialisation.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::place::PrivateDir;
+use super::scratch::PrivateDir;
 
-/// A library to preload, and the file that it maps.
+/// The library to preload, and the file that it maps.
 #[derive(Debug)]
 pub(super) struct ShiftableClock {
     library: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct ShiftableClock {
 }
 
 impl ShiftableClock {
-    /// Compiles the library, with the C compiler that Rust links with.
+    /// Compiles the library with the C compiler that Rust links with.
     pub(super) fn build(dir: &PrivateDir) -> Self {
         let clock = Self { library: dir.file("clock.so"), shift: dir.file("clock.shift") };
         fs::write(&clock.shift, 0_i64.to_ne_bytes()).unwrap();
@@ -37,7 +37,7 @@ impl ShiftableClock {
         command.env("LD_PRELOAD", &self.library).env("CLOCK_SHIFT_FILE", &self.shift);
     }
 
-    /// Written in place, in one call of eight bytes: the server reads the old shift or the new one.
+    /// Writes all eight bytes in place with one call, so that the server reads either the old shift or the new one.
     pub(super) fn shift_us(&self, us: i64) {
         let mut file = OpenOptions::new().write(true).open(&self.shift).unwrap();
         file.write_all(&us.to_ne_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! A Redis Cluster: masters with their replicas, failovers.
+//! A Redis Cluster: masters, replicas and failovers.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -8,11 +8,11 @@ use super::server::RedisServer;
 use super::slot_move::SlotMove;
 use super::{AGREEMENT_DEADLINE, wait_for, wait_until};
 
-/// As Redis Cluster has it.
+/// The number of slots of a Redis Cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// Five seconds: redis-cli itself wants nodes that know nobody, and has looked by then.
-const LOOKS_BEFORE_MEETING: u32 = 1000;
+/// Five seconds. redis-cli requires nodes that know no others, and has checked that by then.
+const POLLS_BEFORE_MEET: u32 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterShape {
@@ -20,7 +20,7 @@ pub struct ClusterShape {
     pub replicas_each: usize,
 }
 
-/// Several servers that share the slots out among them.
+/// The servers of one cluster.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
@@ -32,7 +32,7 @@ impl RedisCluster {
         Self::start_with(ClusterShape { masters: 3, replicas_each: 1 })
     }
 
-    /// Ready when this returns: every node knows all others and every slot, and every replica has its copy.
+    /// Returns when every node knows all others and every slot, and every replica has copied its master.
     pub fn start_with(shape: ClusterShape) -> Self {
         let count = shape.masters * (1 + shape.replicas_each);
         let nodes =
@@ -50,13 +50,13 @@ impl RedisCluster {
         cluster
     }
 
-    /// A node that was too slow to answer an introduction is forgotten, and redis-cli waits for it for ever: then all are
-    /// introduced to the first once more.
+    /// Repeats `CLUSTER MEET` every few seconds: a node that answers the first one too late is forgotten, and redis-cli
+    /// would wait for it forever.
     fn wait_until_created(&self, mut creating: Child) {
-        let mut looks = 0;
+        let mut polls = 0;
         let status = wait_for("redis-cli to make a cluster", AGREEMENT_DEADLINE, || {
-            looks += 1;
-            if looks % LOOKS_BEFORE_MEETING == 0 {
+            polls += 1;
+            if polls % POLLS_BEFORE_MEET == 0 {
                 for node in &self.nodes[1..] {
                     self.nodes[0].command(&[
                         "CLUSTER",
@@ -68,12 +68,12 @@ impl RedisCluster {
             }
             creating.try_wait().expect("a child")
         });
-        let mut said = String::new();
-        let _ = creating.stdout.take().map(|mut out| out.read_to_string(&mut said));
-        assert!(status.success(), "redis-cli cannot make a cluster:\n{said}");
+        let mut output = String::new();
+        let _ = creating.stdout.take().map(|mut out| out.read_to_string(&mut output));
+        assert!(status.success(), "redis-cli cannot make a cluster:\n{output}");
     }
 
-    /// As the store is told of it: all nodes, dead or alive.
+    /// The URL for the store, with all nodes, running or not.
     pub fn url(&self) -> String {
         let addresses = self.nodes.iter().map(RedisServer::address).collect::<Vec<_>>();
         format!("redis+cluster://{}", addresses.join(","))
@@ -83,7 +83,7 @@ impl RedisCluster {
         &self.nodes
     }
 
-    /// Those that serve slots, as the living agree.
+    /// The masters that serve slots, as a running node reports them.
     pub fn masters(&self) -> Vec<&RedisServer> {
         let view = self.view();
         let masters = view.iter().filter(|member| member.is_master() && !member.slots.is_empty());
@@ -95,7 +95,7 @@ impl RedisCluster {
         self.node(port.unwrap_or_else(|| panic!("slot {slot} has no master")))
     }
 
-    /// Its living replicas.
+    /// The running replicas of a master.
     pub fn replicas_of(&self, master: &RedisServer) -> Vec<&RedisServer> {
         let id = Self::id_of(master);
         let view = self.view();
@@ -103,17 +103,17 @@ impl RedisCluster {
         replicas.map(|member| self.node(member.port)).collect()
     }
 
-    /// The name of a node within the cluster; it outlives a restart.
+    /// The id of a node in the cluster. A restart keeps it.
     pub fn id_of(node: &RedisServer) -> String {
         node.command(&["CLUSTER", "MYID"]).text()
     }
 
     pub fn slot_of(&self, key: &str) -> u16 {
-        self.a_living_node().command(&["CLUSTER", "KEYSLOT", key]).text().parse().unwrap()
+        self.reachable_node().command(&["CLUSTER", "KEYSLOT", key]).text().parse().unwrap()
     }
 
-    /// Kills the master of a slot, and waits until all others agree on its successor, which it gives.
-    /// The old one may be started again with `restart`; it comes back as a replica.
+    /// Kills the master of a slot, waits until all other nodes agree on the new master, and returns that.
+    /// `restart` starts the old master again, as a replica.
     pub fn failover(&self, slot: u16) -> &RedisServer {
         let old = self.master_of_slot(slot);
         old.kill();
@@ -126,14 +126,14 @@ impl RedisCluster {
         self.node(port)
     }
 
-    /// A move of one slot that is done step by step, so that a test can look in between.
+    /// Moves a slot step by step, so that a test can check the states in between.
     pub fn slot_move(&self, slot: u16, to: &RedisServer) -> SlotMove<'_> {
         SlotMove::new(self.nodes(), slot, self.master_of_slot(slot), self.node(to.port()))
     }
 
-    /// Every living node serves.
+    /// Waits until every running node reports `cluster_state:ok`.
     pub fn wait_until_ok(&self) {
-        wait_until("every node to say cluster_state:ok", AGREEMENT_DEADLINE, || {
+        wait_until("every node to report cluster_state:ok", AGREEMENT_DEADLINE, || {
             self.nodes
                 .iter()
                 .filter_map(|node| node.try_command(&["CLUSTER", "INFO"]).ok())
@@ -141,9 +141,9 @@ impl RedisCluster {
         });
     }
 
-    /// Nobody is missing: all nodes are alive and serve, and all replicas have their copy.
+    /// Waits until all nodes run and serve, and all replicas have copied their masters.
     pub fn wait_until_well(&self) {
-        wait_until("every node to see all others well", AGREEMENT_DEADLINE, || {
+        wait_until("every node to see all others healthy", AGREEMENT_DEADLINE, || {
             let views = self.views();
             views.len() == self.nodes.len() && views.iter().all(|view| self.is_well(view))
         });
@@ -162,12 +162,12 @@ impl RedisCluster {
             .map(|(first, last)| u32::from(last - first) + 1)
             .sum();
         view.len() == self.nodes.len()
-            && view.iter().all(|member| member.is_alive() && member.has_work())
+            && view.iter().all(|member| member.is_alive() && member.has_role())
             && covered == u32::from(SLOTS)
     }
 
-    fn a_living_node(&self) -> &RedisServer {
-        self.nodes.iter().find(|node| node.try_command(&["PING"]).is_ok()).expect("all are dead")
+    fn reachable_node(&self) -> &RedisServer {
+        self.nodes.iter().find(|node| node.try_command(&["PING"]).is_ok()).expect("no node answers")
     }
 
     fn node(&self, port: u16) -> &RedisServer {
@@ -175,10 +175,10 @@ impl RedisCluster {
     }
 
     fn view(&self) -> Vec<Member> {
-        members(&self.a_living_node().command(&["CLUSTER", "NODES"]).text())
+        members(&self.reachable_node().command(&["CLUSTER", "NODES"]).text())
     }
 
-    /// What each living node believes.
+    /// The cluster state as each running node reports it.
     fn views(&self) -> Vec<Vec<Member>> {
         let replies =
             self.nodes.iter().filter_map(|node| node.try_command(&["CLUSTER", "NODES"]).ok());

@@ -1,4 +1,4 @@
-//! What one node of a cluster believes: its answer to `CLUSTER NODES`.
+//! The cluster state as one node reports it: the reply to `CLUSTER NODES`.
 
 /// One line of `CLUSTER NODES`.
 #[derive(Debug)]
@@ -15,12 +15,12 @@ impl Member {
         self.flags.contains("master")
     }
 
-    /// Not so a node that has met the others, and is not yet told whose replica it is.
-    pub(super) fn has_work(&self) -> bool {
+    /// Whether it is a replica or has slots. A new node has joined as a master without slots.
+    pub(super) fn has_role(&self) -> bool {
         !self.is_master() || !self.slots.is_empty()
     }
 
-    /// `fail` is also in `fail?`, a suspicion.
+    /// Not if another node suspects a failure: `fail?` contains `fail` as well.
     pub(super) fn is_alive(&self) -> bool {
         !self.flags.contains("fail")
             && !self.flags.contains("handshake")

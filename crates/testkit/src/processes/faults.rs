@@ -1,30 +1,30 @@
-//! What a `FaultProxy` does to the bytes that pass.
+//! The faults that a `FaultProxy` can inject.
 
 use std::time::Duration;
 
-/// Nothing, unless told.
+/// The default injects no fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Nobody listens: new connections are refused, those that are open stay.
+    /// Stops listening: new connections are refused, open ones stay.
     pub refuse: bool,
-    /// Every connection, open or new, is ended with a RST.
+    /// Resets every connection, open or new.
     pub reset: bool,
     pub to_server: Way,
     pub to_client: Way,
 }
 
-/// What happens to the bytes that go one way. Counts begin for each connection when the fault is set.
+/// The faults in one direction. Byte counts start for each connection when the fault is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Way {
-    /// Each byte arrives so much later, whatever else is on its way.
+    /// Delays every byte by this time.
     pub delay: Duration,
-    /// Nothing arrives, also no end; what was sent meanwhile arrives afterwards, as TCP has it.
+    /// Nothing arrives, not even the end of the stream. Bytes that are sent meanwhile arrive afterwards, as with TCP.
     pub blackhole: bool,
-    /// So many bytes arrive, and where the next should be the connection ends.
+    /// The connection ends after this many bytes.
     pub truncate_after_bytes: Option<usize>,
-    /// All bits of this byte are flipped; the first is 0.
+    /// Flips all bits of the byte at this index.
     pub corrupt_at_byte: Option<usize>,
-    /// One byte at a time, with this pause after each.
+    /// Sends one byte at a time, with this pause after each.
     pub drip_every: Option<Duration>,
 }
 

@@ -11,32 +11,32 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::faults::Faults;
-use super::place::free_port;
 use super::proxy_line::connection;
+use super::scratch::free_port;
 use super::{DEADLINE, POLL_EVERY, wait_until};
 
-/// More wait in the kernel's queue, connected and unanswered.
+/// Further connections wait in the kernel's accept queue.
 const MAX_CONNECTIONS: usize = 256;
 
 const PORT_TRIES: usize = 10;
 const BIND_TRIES: usize = 1_000;
 
-/// What the handle tells the connections.
+/// The state that the handle shares with the connections.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Orders {
+pub(super) struct FaultState {
     pub(super) faults: Faults,
-    /// How often faults were set: a way counts its bytes anew.
-    pub(super) settings: u64,
+    /// How often faults were set. A change restarts the byte counts.
+    pub(super) generation: u64,
     /// How often all connections were reset.
     pub(super) resets: u64,
 }
 
-/// Listens on a loopback port of its own, on a thread of its own. Dropped, all its connections end.
+/// Listens on its own loopback port, in its own thread. Dropping it closes all its connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
     shared: Arc<Shared>,
-    orders: Option<watch::Sender<Orders>>,
+    state: Option<watch::Sender<FaultState>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,7 +49,7 @@ struct Shared {
 }
 
 impl FaultProxy {
-    /// In front of `127.0.0.1:port`, without faults. Nobody needs to listen there yet.
+    /// Starts a proxy to `127.0.0.1:port`, without faults. The server need not listen yet.
     pub fn start(port: u16) -> Self {
         Self::start_before(([127, 0, 0, 1], port).into())
     }
@@ -66,12 +66,12 @@ impl FaultProxy {
             accepted: AtomicUsize::new(0),
             room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
         });
-        let (orders, told) = watch::channel(Orders::default());
+        let (sender, state) = watch::channel(FaultState::default());
         let thread = thread::spawn({
             let shared = shared.clone();
-            move || run(listener, &shared, told)
+            move || run(listener, &shared, state)
         });
-        Self { port, shared, orders: Some(orders), thread: Some(thread) }
+        Self { port, shared, state: Some(sender), thread: Some(thread) }
     }
 
     pub fn port(&self) -> u16 {
@@ -83,11 +83,11 @@ impl FaultProxy {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Replaces all faults. Bytes that are on their way keep the delay they have; all else holds from now on.
+    /// Replaces all faults, effective at once, except that bytes in transit keep their delay.
     pub fn set(&self, faults: Faults) {
-        self.order(|orders| {
-            orders.faults = faults;
-            orders.settings += 1;
+        self.update(|state| {
+            state.faults = faults;
+            state.generation += 1;
         });
         wait_until("the proxy to listen, or not to", DEADLINE, || {
             self.shared.is_listening.load(Ordering::Acquire) != faults.refuse
@@ -95,92 +95,93 @@ impl FaultProxy {
         });
     }
 
-    /// No faults.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.set(Faults::default());
     }
 
-    /// Ends all connections with a RST, once; new ones are well.
+    /// Resets all open connections once. New connections are not affected.
     pub fn reset_connections(&self) {
-        self.order(|orders| orders.resets += 1);
+        self.update(|state| state.resets += 1);
     }
 
-    /// How many connections were ever accepted.
+    /// The number of connections accepted so far.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::Acquire)
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         MAX_CONNECTIONS - self.shared.room.available_permits()
     }
 
-    /// A child that was forked and has not yet become another program still has our listener open: for that
-    /// millisecond the kernel accepts for nobody, though we have closed it.
+    /// Whether a connect fails. Between its fork and exec a child process still holds the closed listener, and for that
+    /// millisecond the kernel accepts connections.
     fn refuses(&self) -> bool {
         StdStream::connect(("127.0.0.1", self.port)).is_err()
     }
 
-    fn order(&self, change: impl FnOnce(&mut Orders)) {
-        self.orders.as_ref().unwrap().send_modify(change);
+    fn update(&self, change: impl FnOnce(&mut FaultState)) {
+        self.state.as_ref().unwrap().send_modify(change);
     }
 }
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
-        // Without a sender the thread ends.
-        self.orders = None;
+        // The thread ends when the sender is dropped.
+        self.state = None;
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(thread::panicking() || ended.is_some_and(|end| end.is_ok()), "the proxy panicked");
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run(listener: StdListener, shared: &Arc<Shared>, mut told: watch::Receiver<Orders>) {
+async fn run(listener: StdListener, shared: &Arc<Shared>, mut state: watch::Receiver<FaultState>) {
     let address = listener.local_addr().unwrap();
     let mut listener = TcpListener::from_std(listener).unwrap();
     let mut connections = JoinSet::new();
     loop {
-        let is_over = accept_until_refused(&listener, shared, &mut told, &mut connections).await;
+        let is_over = accept_until_refused(&listener, shared, &mut state, &mut connections).await;
         drop(listener);
         shared.is_listening.store(false, Ordering::Release);
-        if is_over || told.wait_for(|orders| !orders.faults.refuse).await.is_err() {
+        if is_over || state.wait_for(|state| !state.faults.refuse).await.is_err() {
             return;
         }
-        listener = bound(address).await;
+        listener = bind_again(address).await;
         shared.is_listening.store(true, Ordering::Release);
     }
 }
 
-/// A child that is being forked may still have the old listener, and somebody else look for a free port.
-async fn bound(address: SocketAddr) -> TcpListener {
+/// Retries, because a child between its fork and exec may still hold the old listener, and another process may probe the
+/// port.
+async fn bind_again(address: SocketAddr) -> TcpListener {
     for _ in 0..BIND_TRIES {
         match TcpListener::bind(address).await {
             Ok(listener) => return listener,
             Err(_) => sleep(POLL_EVERY).await,
         }
     }
-    panic!("somebody else took {address}")
+    panic!("another process took {address}")
 }
 
-/// Whether there is nobody left to heal it.
+/// Accepts connections until the `refuse` fault is set. Returns whether the handle was dropped.
 async fn accept_until_refused(
     listener: &TcpListener,
     shared: &Arc<Shared>,
-    told: &mut watch::Receiver<Orders>,
+    state: &mut watch::Receiver<FaultState>,
     connections: &mut JoinSet<()>,
 ) -> bool {
-    // `told` is borrowed while it waits.
-    let orders = told.clone();
-    let refused = told.wait_for(|orders| orders.faults.refuse);
+    // `state` is borrowed while it waits.
+    let received = state.clone();
+    let refused = state.wait_for(|state| state.faults.refuse);
     tokio::pin!(refused);
     loop {
         tokio::select! {
             refused = &mut refused => return refused.is_err(),
             Ok((client, _)) = listener.accept(), if shared.room.available_permits() > 0 => {
-                let place = shared.room.clone().try_acquire_owned().unwrap();
+                let permit = shared.room.clone().try_acquire_owned().unwrap();
                 shared.accepted.fetch_add(1, Ordering::AcqRel);
-                connections.spawn(connection(client, shared.target, orders.clone(), place));
+                connections.spawn(connection(client, shared.target, received.clone(), permit));
             }
             Some(_) = connections.join_next() => {}
         }

@@ -1,4 +1,4 @@
-//! As much of a Redis client as a harness needs: one command, one reply, blocking.
+//! A minimal blocking Redis client for the test harness: one command, one reply.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// For a server that is paused, or busy with a script.
+/// Ends the wait for a server that is paused or busy with a script.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a server said.
+/// The reply to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Nil,
@@ -20,18 +20,18 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Text and numbers as they are, an array line by line, nothing for nil; an error panics.
+    /// The reply as text: an array has a line per element, nil is empty. Panics on an error.
     pub fn text(&self) -> String {
         match self {
             Self::Nil => String::new(),
             Self::Integer(number) => number.to_string(),
             Self::Text(text) => text.clone(),
-            Self::Error(error) => panic!("the server says {error}"),
+            Self::Error(error) => panic!("the server replied with {error}"),
             Self::Array(items) => items.iter().map(Self::text).collect::<Vec<_>>().join("\n"),
         }
     }
 
-    /// The value of one line `field:value`, as `INFO` has them.
+    /// The value of a line `field:value`, as in `INFO`.
     pub fn field(&self, name: &str) -> Option<String> {
         self.text().lines().find_map(|line| {
             line.strip_prefix(name)?.strip_prefix(':').map(|value| value.trim().to_owned())
@@ -39,7 +39,7 @@ impl Reply {
     }
 }
 
-/// A connection through the Unix socket: there whatever a test does to the port, and without TLS.
+/// A connection over the Unix socket. It needs no TLS and works whatever a test does to the port.
 pub(super) struct Connection(BufReader<UnixStream>);
 
 impl Connection {

@@ -14,12 +14,12 @@ const RULES: [(&str, &str); 2] = [("down-after-milliseconds", "500"), ("failover
 
 #[derive(Debug)]
 pub struct RedisSentinel {
-    // Before `servers`: they would start a failover while those are being dropped.
+    // Dropped before `servers`: the sentinels would start a failover while the servers are dropped.
     sentinels: Vec<RedisServer>,
     servers: Vec<RedisServer>,
 }
 
-/// A primary that has been replaced, and the one that replaces it.
+/// A replaced primary, and the new one.
 #[derive(Clone, Copy, Debug)]
 pub struct Replaced<'a> {
     pub old: &'a RedisServer,
@@ -27,7 +27,7 @@ pub struct Replaced<'a> {
 }
 
 impl RedisSentinel {
-    /// Ready when this returns: the sentinels know each other and both replicas.
+    /// Returns when the sentinels know each other and both replicas.
     pub fn start() -> Self {
         let mut servers = vec![RedisServer::start()];
         for _ in 0..REPLICAS {
@@ -39,13 +39,13 @@ impl RedisSentinel {
         group
     }
 
-    /// As the store is told of it.
+    /// The URL for the store.
     pub fn url(&self) -> String {
         let addresses = self.sentinels.iter().map(RedisServer::address).collect::<Vec<_>>();
         format!("redis+sentinel://{}/{NAME}", addresses.join(","))
     }
 
-    /// Primary and replicas, in the order they were started; the roles change.
+    /// Primary and replicas, in the order of their start. A failover changes the roles, not the order.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
@@ -54,30 +54,30 @@ impl RedisSentinel {
         &self.sentinels
     }
 
-    /// The primary that all living sentinels agree on.
+    /// The primary that all running sentinels agree on.
     pub fn master(&self) -> &RedisServer {
         wait_for("the sentinels to agree", AGREEMENT_DEADLINE, || self.agreed_master())
     }
 
-    /// Kills the primary and waits until a replica is the primary, and all sentinels say so.
+    /// Kills the primary and waits until a replica is the primary and all sentinels report it.
     pub fn failover(&self) -> Replaced<'_> {
         self.replace(RedisServer::kill)
     }
 
-    /// Pauses the primary until it is replaced. It is still paused when this returns; `old.resume()` makes it
-    /// a zombie, which takes writes as a primary until the sentinels demote it.
+    /// Pauses the primary and waits until it is replaced. It is still paused on return; after `old.resume()` it is a
+    /// zombie, which accepts writes as a primary until the sentinels demote it.
     pub fn pause_until_replaced(&self) -> Replaced<'_> {
         self.replace(RedisServer::pause)
     }
 
-    /// The primary has been replaced and is awake again, and does not know.
+    /// Replaces the primary and resumes it: it still acts as a primary, because the sentinels have not demoted it yet.
     pub fn zombie(&self) -> Replaced<'_> {
         let replaced = self.pause_until_replaced();
         replaced.old.resume();
         replaced
     }
 
-    /// Nobody is missing: every sentinel sees the primary, both replicas, and the other sentinels.
+    /// Waits until every sentinel sees the primary, both replicas and the other sentinels.
     pub fn wait_until_well(&self) {
         wait_until("the sentinels to see all", AGREEMENT_DEADLINE, || {
             self.sentinels.iter().all(sees_all) && self.agreed_master().is_some()
@@ -102,12 +102,12 @@ impl RedisSentinel {
 
     fn agreed_master(&self) -> Option<&RedisServer> {
         let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
-        let said = self.sentinels.iter().filter_map(|sentinel| sentinel.try_command(&ask).ok());
-        let said = said.map(|reply| reply.text()).collect::<Vec<_>>();
-        let first = said.first()?;
+        let replies = self.sentinels.iter().filter_map(|sentinel| sentinel.try_command(&ask).ok());
+        let replies = replies.map(|reply| reply.text()).collect::<Vec<_>>();
+        let first = replies.first()?;
         let (_, port) = first.split_once('\n')?;
         let agreed = self.servers.iter().find(|server| server.port().to_string() == port)?;
-        said.iter().all(|other| other == first).then_some(agreed)
+        replies.iter().all(|other| other == first).then_some(agreed)
     }
 }
 
@@ -122,9 +122,9 @@ fn watch(port: u16) -> RedisServer {
 }
 
 fn sees_all(sentinel: &RedisServer) -> bool {
-    let Ok(said) = sentinel.try_command(&["SENTINEL", "MASTER", NAME]) else { return false };
-    let said = said.text();
-    let words = said.lines().collect::<Vec<_>>();
+    let Ok(reply) = sentinel.try_command(&["SENTINEL", "MASTER", NAME]) else { return false };
+    let reply = reply.text();
+    let words = reply.lines().collect::<Vec<_>>();
     let is = |name: &str, value: &str| words.chunks(2).any(|pair| pair == [name, value]);
     is("flags", "master")
         && is("num-slaves", &REPLICAS.to_string())

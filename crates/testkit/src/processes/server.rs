@@ -1,4 +1,4 @@
-//! One Redis server: started, asked, paused, killed, started again.
+//! One Redis server: start, commands, pause, kill, restart.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,26 +7,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::builder::RedisBuilder;
 use super::child::Process;
-use super::place::free_port;
 use super::resp::Reply;
+use super::scratch::free_port;
 use super::setup::Setup;
 use super::tls::TlsFiles;
 use super::{DEADLINE, wait_for, wait_until};
 
-/// How often another port is tried when somebody was faster.
+/// How many ports are tried if other processes take them first.
 const PORT_TRIES: usize = 10;
 
-/// A `redis-server` process on a loopback port, with a directory of its own. Dropped, both are gone.
+/// A `redis-server` process on a loopback port, with its own directory. Dropping it removes both.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Before `setup`: it ends before its directory is removed.
+    // Dropped before `setup`: the process ends before its directory is removed.
     process: Mutex<Process>,
     port: u16,
     setup: Setup,
 }
 
 impl RedisServer {
-    /// A plain server: no password, no TLS, nothing kept on disk.
+    /// A server with defaults: no password, no TLS, no persistence.
     pub fn start() -> Self {
         Self::builder().start()
     }
@@ -45,23 +45,23 @@ impl RedisServer {
                 return server;
             }
         }
-        panic!("somebody else took the port, {PORT_TRIES} times")
+        panic!("other processes took the port, {PORT_TRIES} times")
     }
 
-    /// Only the first time: a replica that is started again may have been promoted, or have lost its master.
+    /// Only after the first start: a restarted replica may have been promoted, or have lost its primary.
     fn wait_for_copy(&self) {
         wait_until("the replica to have its copy", DEADLINE, || {
             !self.setup.is_replica || self.is_copy()
         });
     }
 
-    /// As the store is told of it; with the password of the user `default` if there is one.
+    /// The URL for the store, with the password of the user `default` if it has one.
     pub fn url(&self) -> String {
         let user = self.password().map_or(String::new(), |password| format!(":{password}@"));
         self.url_with(&user)
     }
 
-    /// The same as one of the users of `RedisBuilder::user`.
+    /// The URL for a user of `RedisBuilder::user`.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         self.url_with(&format!("{user}:{password}@"))
     }
@@ -71,7 +71,7 @@ impl RedisServer {
         format!("{scheme}://{user}127.0.0.1:{}", self.port)
     }
 
-    /// The same server, through its Unix socket.
+    /// The URL of the Unix socket.
     pub fn unix_url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
@@ -93,7 +93,7 @@ impl RedisServer {
         self.setup.password.as_deref()
     }
 
-    /// What a client needs to know; only with `tls` or `mutual_tls`.
+    /// The files that a client needs; only with `tls` or `mutual_tls`.
     pub fn tls_files(&self) -> &TlsFiles {
         self.setup.tls_files.as_ref().expect("the server was built without TLS")
     }
@@ -102,17 +102,17 @@ impl RedisServer {
         self.process().pid()
     }
 
-    /// What the server itself has written about its life.
+    /// The log of the server.
     pub fn log(&self) -> String {
         self.process().log()
     }
 
-    /// One command, through the Unix socket; an error of the server is a reply.
+    /// Sends one command over the Unix socket. An error of the server is a reply.
     pub fn command(&self, args: &[&str]) -> Reply {
         self.try_command(args).unwrap_or_else(|error| panic!("{args:?}: {error}"))
     }
 
-    /// The same for a server that may be dead or paused.
+    /// Like `command`, for a server that may be stopped or paused.
     pub fn try_command(&self, args: &[&str]) -> io::Result<Reply> {
         self.setup.command(args)
     }
@@ -122,17 +122,17 @@ impl RedisServer {
         self.try_info(field).unwrap_or_else(|| panic!("INFO has no {field}, or no answer"))
     }
 
-    /// The same to poll with: a server may be dead, and one that is demoted ends the connection it is asked on.
+    /// Like `info`, for polling: the server may be stopped, or close the connection because it is being demoted.
     pub fn try_info(&self, field: &str) -> Option<String> {
         self.try_command(&["INFO", "everything"]).ok()?.field(field)
     }
 
-    /// A replica that is connected to its primary and has copied it.
+    /// Whether it is a replica that is connected to its primary and has copied it.
     pub fn is_copy(&self) -> bool {
         self.try_info("master_link_status").is_some_and(|status| status == "up")
     }
 
-    /// What `redis-cli` prints for these arguments.
+    /// The output of `redis-cli` with these arguments.
     pub fn cli(&self, args: &[&str]) -> String {
         let mut cli = Command::new("redis-cli");
         cli.arg("-s").arg(self.socket()).args(args);
@@ -143,19 +143,19 @@ impl RedisServer {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
-    /// `kill -9`. What it had in memory is lost.
+    /// Sends SIGKILL. The data in memory are lost.
     pub fn kill(&self) {
         self.process().kill();
     }
 
-    /// Starts it again on the same port, in the same directory; kills it before if it still runs.
+    /// Kills the server if it still runs, and starts it again on the same port in the same directory.
     pub fn restart(&self) {
         let mut process = self.process();
         process.kill();
         *process = wait_for("the port to be free again", DEADLINE, || self.setup.started());
     }
 
-    /// SIGSTOP: it accepts connections and answers nothing, as if it hung.
+    /// Sends SIGSTOP. Like a server that hangs, it accepts connections and answers nothing.
     pub fn pause(&self) {
         self.process().signal("STOP");
     }
@@ -164,12 +164,12 @@ impl RedisServer {
         self.process().signal("CONT");
     }
 
-    /// Processor time since it was started.
+    /// The CPU time since its start.
     pub fn cpu_seconds(&self) -> f64 {
         self.process().cpu_seconds()
     }
 
-    /// From now on its wall clock is so far ahead of ours, or behind; only with `shiftable_clock`.
+    /// Sets its wall clock ahead of the system's, or behind if negative; only with `shiftable_clock`.
     pub fn shift_clock_us(&self, us: i64) {
         let clock =
             self.setup.clock.as_ref().expect("the server was built without shiftable_clock");

@@ -1,4 +1,4 @@
-//! How a server is started, the first time and again.
+//! Starts a server, for the first time and again.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::{fs, io};
 
 use super::child::Process;
 use super::clock::ShiftableClock;
-use super::place::PrivateDir;
 use super::resp::{Connection, Reply};
+use super::scratch::PrivateDir;
 use super::tls::TlsFiles;
 use super::{DEADLINE, wait_for};
 
-/// No snapshots and no log of writes: a restart starts from nothing. A replica is sent what it lacks at once,
-/// not five seconds later.
+/// No snapshots and no append-only file: a restart loses all data. A replica is synchronised at once, not after five
+/// seconds.
 const BASE: &str = "\
 save \"\"
 appendonly no
@@ -20,11 +20,11 @@ repl-diskless-sync yes
 repl-diskless-sync-delay 0
 ";
 
-/// Files in the server's directory, from where it is started.
+/// Files in the server's directory, which is its working directory.
 const SOCKET: &str = "redis.sock";
 const CONFIG: &str = "redis.conf";
 
-/// All that stays the same when a server is started again.
+/// What a restart does not change.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) lines: String,
@@ -52,7 +52,8 @@ impl Setup {
         fs::write(self.dir.file(CONFIG), config).unwrap();
     }
 
-    /// Waits until it answers. Nothing if somebody else has the port; panics with its log if it ends otherwise.
+    /// Starts the server and waits until it answers. `None` if the port is in use; panics with its log if it ends for
+    /// another reason.
     pub(super) fn started(&self) -> Option<Process> {
         let log = self.dir.file("redis.log");
         let _ = fs::remove_file(&log);

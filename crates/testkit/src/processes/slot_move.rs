@@ -1,10 +1,10 @@
-//! The move of one slot from one master to another, step by step: half way there are ASK and TRYAGAIN.
+//! Moves one slot from one master to another, step by step. In between, clients get ASK and TRYAGAIN.
 
 use super::DEADLINE;
 use super::cluster::RedisCluster;
 use super::server::RedisServer;
 
-/// So many keys are asked for at once.
+/// Keys listed per `CLUSTER GETKEYSINSLOT`.
 const KEYS_PER_STEP: &str = "100";
 
 #[derive(Debug)]
@@ -33,20 +33,20 @@ impl<'a> SlotMove<'a> {
         self.to
     }
 
-    /// The slot is open: the old master sends clients on with ASK for keys that it does not have.
+    /// Begins the move. The old master now answers with ASK for keys that it does not have.
     pub fn begin(&self) {
         let (from, to) = (RedisCluster::id_of(self.from), RedisCluster::id_of(self.to));
         self.set_slot(self.to, &["IMPORTING", &from]);
         self.set_slot(self.from, &["MIGRATING", &to]);
     }
 
-    /// One key goes over. With others of its slot left behind, a command on both is told TRYAGAIN.
+    /// Moves one key. A command on this key and one that is still on the old master gets TRYAGAIN.
     pub fn move_key(&self, key: &str) {
         let (port, timeout_ms) = (self.to.port().to_string(), DEADLINE.as_millis().to_string());
         self.from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", &timeout_ms]).text();
     }
 
-    /// Whatever is in the slot now goes over; keys that are written meanwhile are new on the other side.
+    /// Moves all keys of the slot. New keys are created on the new master meanwhile.
     pub fn move_keys(&self) {
         loop {
             let keys = self.from.command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, KEYS_PER_STEP]);
@@ -58,23 +58,23 @@ impl<'a> SlotMove<'a> {
         }
     }
 
-    /// The slot belongs to the new master, and all masters are told: the old one now says MOVED.
+    /// Assigns the slot to the new master on all masters. The old one now answers with MOVED.
     pub fn finish(&self) {
         let to = RedisCluster::id_of(self.to);
-        // The new owner first: until it has the slot, nobody else may say that it does.
+        // On the new owner first: no other node may announce its slot before that.
         self.set_slot(self.to, &["NODE", &to]);
         self.set_slot(self.from, &["NODE", &to]);
         let others = self
             .nodes
             .iter()
             .filter(|node| ![self.to.port(), self.from.port()].contains(&node.port()));
-        // Replicas refuse, the dead do not answer; both hear of it from the masters.
+        // Replicas refuse the command, and stopped nodes do not answer; both learn of it from the masters.
         others.for_each(|node| {
             let _ = node.try_command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &to]);
         });
     }
 
-    /// As if it had never begun. The keys that went over are lost to clients: only before `move_key`.
+    /// Cancels the move. Clients lose the keys that were moved, so call it only before `move_key`.
     pub fn undo(&self) {
         self.set_slot(self.from, &["STABLE"]);
         self.set_slot(self.to, &["STABLE"]);

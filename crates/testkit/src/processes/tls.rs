@@ -1,13 +1,13 @@
-//! A certificate authority of our own, with one certificate for the server and one for its clients.
+//! A test certificate authority, with one certificate for the server and one for its clients.
 
 use std::fs;
 use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-use super::place::PrivateDir;
+use super::scratch::PrivateDir;
 
-/// What a client of a server with TLS needs, as PEM files.
+/// The PEM files that a TLS client needs.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     pub ca: PathBuf,
@@ -16,11 +16,11 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Writes all files, those of the server too, and gives the server's configuration.
+    /// Writes the files of the client and the server, and returns the configuration of the server.
     pub(super) fn create(dir: &PrivateDir, clients_need_one: bool) -> (Self, String) {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // All certificates have the same name otherwise, and OpenSSL takes each for its own issuer.
+        // Otherwise all certificates have the same subject, and OpenSSL treats each as self-signed.
         params.distinguished_name.push(DnType::CommonName, "tidegate test authority");
         let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let write = |name: &str, pem: String| {

@@ -1,4 +1,4 @@
-//! What people ask with: HTTP/1.1 over connections that are kept, and closed where somebody gives up.
+//! An HTTP/1.1 client with keep-alive. A client that times out closes its connection.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Client {
         Self { http: Http::builder(TokioExecutor::new()).build(connector), url: url.to_owned() }
     }
 
-    /// What comes of asking.
+    /// Sends a request and classifies the answer.
     pub(crate) async fn get(&self, path: &str) -> Outcome {
         match self.answer(path).await {
             Ok(response) if response.status() == StatusCode::OK => Outcome::Good,
@@ -43,7 +43,7 @@ impl Client {
         Ok(serde_json::from_slice(self.answer(path).await?.body())?)
     }
 
-    /// Whole: a connection can only be used again when its last answer was read.
+    /// Reads the whole answer: a connection can only be reused after that.
     async fn answer(&self, path: &str) -> Fallible<Response<Bytes>> {
         let response = self.http.get(format!("{}{path}", self.url).parse()?).await?;
         let (parts, body) = response.into_parts();

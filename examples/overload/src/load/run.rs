@@ -1,13 +1,13 @@
-//! What came of a load, and its figures.
+//! The results of a load, and their figures.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// One request and what became of it.
+/// One request and its outcome.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Attempt {
-    /// Since the start of the run.
+    /// Time since the start of the run.
     pub(crate) due: Duration,
     pub(crate) took: Duration,
     pub(crate) outcome: Outcome,
@@ -23,12 +23,12 @@ pub(crate) enum Outcome {
     Failed,
     /// Not answered in time.
     TimedOut,
-    /// No answer that makes sense: a broken connection, say.
+    /// No valid answer, as after a broken connection.
     Lost,
 }
 
 impl Outcome {
-    /// When to come again.
+    /// How long to wait before a retry.
     pub(crate) const fn wait(self) -> Duration {
         match self {
             Self::Refused { retry_after } => retry_after,
@@ -49,23 +49,23 @@ pub(crate) struct Run {
 
 #[derive(Clone, PartialEq, Serialize, Debug)]
 pub(crate) struct Figures {
-    /// Who came.
+    /// Clients that arrived.
     pub(crate) people_per_s: f64,
-    /// What they sent, with what was sent again.
+    /// Requests, including retries.
     pub(crate) requests_per_s: f64,
     /// Answers in time.
     pub(crate) goodput_per_s: f64,
-    /// Of all who were not refused. Who gave up waited at least so long.
+    /// Over all requests that were not refused. A timeout counts with the time until then.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) refused: u64,
     pub(crate) timed_out: u64,
     pub(crate) lost: u64,
-    /// 5xx that somebody still saw.
+    /// 5xx that a client received.
     pub(crate) errors_seen: u64,
-    /// 5xx by the app's own account.
+    /// 5xx as the app counts them.
     pub(crate) errors_of_app: u64,
-    /// Answers in time, second by second.
+    /// Answers in time, for each second.
     pub(crate) good_by_second: Vec<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Run {
         Self { span, people: 0, attempts: Vec::new() }
     }
 
-    /// What one of them did.
+    /// Adds the requests of one client.
     pub(crate) fn add(&mut self, attempts: Vec<Attempt>) {
         self.people += 1;
         self.attempts.extend(attempts);
@@ -104,7 +104,7 @@ impl Run {
         }
     }
 
-    /// What is answered after the load has ended says nothing of how it was borne.
+    /// Answers after the end of the load do not count: they show nothing about the overload.
     fn good_by_second(&self) -> Vec<u64> {
         let mut seconds = vec![0; self.span.as_secs_f64().ceil() as usize];
         let good = self.attempts.iter().filter(|it| it.outcome == Outcome::Good);
@@ -117,7 +117,7 @@ impl Run {
     }
 }
 
-/// The least that at least this part is at or below.
+/// The smallest value that at least this share of the values does not exceed.
 fn quantile_ms(ascending: &[Duration], part: f64) -> f64 {
     let rank = (ascending.len() as f64 * part).ceil() as usize;
     ascending.get(rank.saturating_sub(1)).map_or(0.0, |it| it.as_secs_f64() * 1e3)
@@ -138,7 +138,7 @@ mod tests {
     const REFUSED: Outcome = Outcome::Refused { retry_after: Duration::from_secs(1) };
 
     #[test]
-    fn only_what_is_answered_within_the_span_is_goodput() {
+    fn only_good_answers_within_the_span_are_goodput() {
         let mut run = Run::new(ms(2000));
         run.add(vec![at(0, 20, Outcome::Good)]);
         run.add(vec![at(980, 30, Outcome::Good)]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_of_those_who_were_not_refused_and_those_who_gave_up_count() {
+    fn latencies_include_timeouts_and_exclude_refusals() {
         let mut run = Run::new(ms(1000));
         (1..=98).for_each(|took| run.add(vec![at(0, took, Outcome::Good)]));
         (0..1000).for_each(|_| run.add(vec![at(0, 0, REFUSED)]));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_figures_too() {
+    fn an_empty_run_has_figures() {
         let figures = Run::new(ms(1000)).figures(0);
         assert_eq!((figures.goodput_per_s, figures.p99_ms), (0.0, 0.0));
     }

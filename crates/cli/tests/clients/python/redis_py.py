@@ -1,4 +1,4 @@
-"""redis-py against the port given: what it answers, as one line of JSON each."""
+"""redis-py against the given port. Prints each reply as a line of JSON."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ def error(client):
     try:
         return client.execute_command("FROB")
     except redis.ResponseError as refused:
-        # The library takes the first word, the kind, away.
+        # The library removes the first word, the kind of the error.
         return f"ERR {refused}"
 
 

@@ -1,4 +1,4 @@
-//! A reader of one page: a folder, the programs that the page expects, and servers that it has started.
+//! The session of one page: its folder, the programs that it expects, and the servers that it has started.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,11 +14,11 @@ use crate::proxy_support::Origin;
 use crate::support::Folder;
 
 /// How long a block may take, in seconds. The longest is a simulation.
-const PATIENCE: &str = "120";
+const TIMEOUT_S: &str = "120";
 
 pub(crate) struct Session {
     folder: Folder,
-    /// A loopback address of its own: the ports are those that the page names, and pages run beside each other.
+    /// Its own loopback address: pages run in parallel with the ports that they name.
     host: String,
     servers: Vec<Child>,
     redis: Option<Child>,
@@ -26,7 +26,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// With what commands and files take for granted: a Redis on port 6379, an app on port 3000.
+    /// Starts what commands and files require: a Redis on port 6379, an app on port 3000.
     pub(crate) fn new(used: &str) -> Self {
         let host = own_address();
         let folder = Folder::new();
@@ -34,7 +34,7 @@ impl Session {
             symlink(root().join(shared), folder.path(shared)).unwrap();
         }
         program(&folder, "tidegate", include_str!("tidegate.sh"));
-        // Built already: `cargo run --release -- ARGUMENTS` is `tidegate ARGUMENTS`.
+        // The binary is built already: `cargo run --release -- ARGUMENTS` becomes `tidegate ARGUMENTS`.
         program(
             &folder,
             "cargo",
@@ -48,7 +48,7 @@ impl Session {
         Self { folder, host, servers: Vec::new(), redis, _app: app }
     }
 
-    /// A file of the page.
+    /// Writes a file of the page.
     pub(crate) fn write(&self, name: &str, content: &str) {
         self.folder.write(name, self.placed(content));
     }
@@ -56,33 +56,33 @@ impl Session {
     /// Runs commands to their end.
     pub(crate) fn run(&self, commands: &str) -> Output {
         let commands = self.placed(commands);
-        self.command("timeout").args([PATIENCE, "bash", "-ec", &commands]).output().unwrap()
+        self.command("timeout").args([TIMEOUT_S, "bash", "-ec", &commands]).output().unwrap()
     }
 
-    /// Starts servers, one a line, in place of those before.
+    /// Stops the servers that run, and starts one per line.
     pub(crate) fn serve(&mut self, commands: &str) {
         self.end_servers();
         let commands = self.placed(commands).replace("\\\n", " ");
         for line in commands.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let (said, log) = (self.folder.path("said"), self.folder.path("log"));
-            let _ = fs::remove_file(&said);
+            let (output, log) = (self.folder.path("output"), self.folder.path("log"));
+            let _ = fs::remove_file(&output);
             let mut command = self.command("bash");
             command.args(["-c", &format!("exec {line}")]);
-            command.stdout(File::create(&said).unwrap()).stderr(File::create(&log).unwrap());
+            command.stdout(File::create(&output).unwrap()).stderr(File::create(&log).unwrap());
             self.servers.push(command.spawn().unwrap());
             let server = self.servers.last_mut().unwrap();
             wait_until(&format!("`{line}` listens"), DEADLINE, || {
                 let gone = server.try_wait().unwrap();
                 assert!(gone.is_none(), "`{line}`: {}", fs::read_to_string(&log).unwrap());
-                fs::read_to_string(&said).unwrap().contains('\n')
+                fs::read_to_string(&output).unwrap().contains('\n')
             });
         }
     }
 
-    /// What was said, as the page would have it.
-    pub(crate) fn as_written(&self, said: &[u8]) -> String {
-        let said = String::from_utf8_lossy(said).replace('\r', "");
-        said.replace(&format!("{}:", self.host), "127.0.0.1:")
+    /// The output with the addresses of the page.
+    pub(crate) fn as_written(&self, output: &[u8]) -> String {
+        let output = String::from_utf8_lossy(output).replace('\r', "");
+        output.replace(&format!("{}:", self.host), "127.0.0.1:")
     }
 
     fn placed(&self, text: &str) -> String {
@@ -93,7 +93,7 @@ impl Session {
         let mut command = Command::new(program);
         let path = format!("{}:{}", self.folder.path("bin"), env::var("PATH").unwrap());
         command.env("PATH", path).env("TIDEGATE_BINARY", env!("CARGO_BIN_EXE_tidegate"));
-        // redis-cli shows numbers and lists as it does on a terminal.
+        // redis-cli formats replies as on a terminal.
         command.env("TIDEGATE_HOST", &self.host).env("FAKETTY", "1").env("USER", "ann");
         command.env_remove("RUST_LOG").current_dir(self.folder.path("")).stdin(Stdio::null());
         command
@@ -117,7 +117,7 @@ impl Drop for Session {
     }
 }
 
-/// One of 127.0.0.0/8 that no other page has, in this run or in one beside it.
+/// An address of 127.0.0.0/8 that no other page uses, in this run or a parallel one.
 fn own_address() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `tidegate` as a page's commands call it. Each page has a loopback address of its own instead of 127.0.0.1, so that
-# pages can be run beside each other with the ports that they name; this says so where a command leaves it out.
+# `tidegate` as the commands of a page call it. Each page has its own loopback address instead of 127.0.0.1, so that
+# pages can run in parallel with the ports that they name. This script adds the address if a command omits it.
 has() { local want=$1 it; shift; for it in "$@"; do [ "$it" = "$want" ] && return 0; done; return 1; }
 config() { local last= it; for it in "$@"; do [ "$last" = -c ] && echo "$it"; last=$it; done; }
 case "${1-}" in

@@ -115,8 +115,8 @@ impl ConnectionHandler for GrpcDoor {
         let io = TokioIo::new(stream.clone());
         let mut connection = pin!(self.http.serve_connection(io, service));
         let ended = async {
-            // GOAWAY finishes the calls under way, and clients reconnect, to another node if there is one. A client
-            // that connects while draining is served until the server closes.
+            // After a GOAWAY the calls in flight are finished, and clients reconnect, to another node if there is one. A
+            // client that connects while draining is served until the server closes.
             let leave = async {
                 if shutdown.is_draining() {
                     shutdown.closing().await;

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_only_who_has_it_may_call() {
+    fn with_a_token_only_its_holder_may_call() {
         let admin = AdminToken::new("s3cret-token-of-ours").unwrap();
         let check = |peer, header, allowed| check(&admin, peer, header, allowed);
         check("127.0.0.1", None, false);
@@ -156,8 +156,8 @@ mod tests {
             assert!(AdminToken::new(bad).is_err(), "{bad}");
         }
         let line = "s3cret-token-of-ours\n";
-        assert!(AdminToken::new(line).is_ok(), "the end of a file's line is no part of it");
+        assert!(AdminToken::new(line).is_ok(), "a line end is not part of the token");
         let padded = format!("short{}", " ".repeat(16));
-        assert!(AdminToken::new(&padded).is_err(), "nor do spaces make it longer");
+        assert!(AdminToken::new(&padded).is_err(), "spaces do not count towards the length");
     }
 }

@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_decision_is_told_whatever_its_policy_is_called(
+        fn a_decision_is_valid_json_for_any_policy_name(
             (policy, binding) in any::<(String, String)>(),
             (allowed, limit, remaining) in any::<(bool, u64, u64)>(),
             (retry_after_us, reset_after_us) in (any::<Option<u64>>(), any::<u64>()),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_decision_of_a_batch_has_the_headers_that_are_wanted() {
+    fn each_decision_of_a_batch_has_headers_in_the_configured_dialect() {
         let engine = Engine::builder().policy("p\"", "100/min burst 20").build().unwrap();
         let policy = engine.policy("p\"").unwrap();
         let (limited, labels) = (policy.check("k").now().unwrap(), Labels::new(*policy));

@@ -1,7 +1,7 @@
 //! `/v1/playground`: simulations and replays for the dashboard. The numbers come from the core; the page only draws
 //! them.
 //!
-//! Everybody who may send a check may run them, so every input has bounds, and [`worker`] runs only a few at once.
+//! Every client that may send a check may run them, so every input has bounds, and [`worker`] runs only a few at once.
 
 mod overload;
 mod replay;

@@ -112,7 +112,7 @@ fn without_body(response: Response<ApiBody>) -> Response<ApiBody> {
     whole(Response::from_parts(head, Bytes::new()))
 }
 
-/// A response whose body is all there.
+/// A response with a complete body.
 pub(super) fn whole(response: Response<Bytes>) -> Response<ApiBody> {
     response.map(|body| Either::Left(Full::new(body)))
 }
@@ -178,7 +178,7 @@ where
 }
 
 impl Params {
-    /// The first one has index 0.
+    /// The parameter at an index; the first has index 0.
     pub(super) fn at(&self, index: usize) -> &str {
         self.0.get(index).map_or("", String::as_str)
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_may_hold_any_text_and_nothing_else() {
+    fn path_parameters_are_percent_decoded_to_utf8() {
         assert_eq!(decode("key", "a%2Fb%20%c3%a9").unwrap(), "a/b é");
         assert_eq!(decode("key", "100%").unwrap(), "100%");
         let problem = decode("key", "%ff").unwrap_err();

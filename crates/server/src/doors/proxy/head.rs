@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_meant_for_one_host() {
+    fn only_a_request_for_exactly_one_host_is_accepted() {
         for (uri, hosts, version, expected) in [
             ("/", &["a.example"][..], Version::HTTP_11, Some(Some("a.example"))),
             ("/", &["[::1]:80"], Version::HTTP_11, Some(Some("[::1]:80"))),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_matched_is_what_is_asked_for() {
+    fn the_upstream_gets_the_path_that_was_matched() {
         for (sent, expected) in [
             ("/a/b?c=%2F", "/a/b?c=%2F"),
             ("//a/./b//?c", "/a/b/?c"),

@@ -54,7 +54,7 @@ enum ConnectionDriver {
     Reader(Box<UpstreamConnection>),
     /// A task, until this is dropped.
     Task { _guard: oneshot::Sender<()> },
-    /// Nobody: the body is complete, or the connection is driven elsewhere.
+    /// None: the body is complete, or the connection is driven elsewhere.
     Done,
 }
 

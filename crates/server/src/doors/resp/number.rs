@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_numbers_are_numbers() {
+    fn only_integers_are_parsed() {
         for (text, expected) in [
             ("0", Some(0)),
             ("-1", Some(-1)),

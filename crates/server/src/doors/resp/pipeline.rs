@@ -32,7 +32,7 @@ pub(super) enum StopReason {
     Close,
 }
 
-/// Checks under way, each with the position of its reply in the output.
+/// Checks in flight, each with the position of its reply in the output.
 pub(super) type PendingChecks<'e> = Vec<(usize, Later<'e, Decision, Unanswered>)>;
 
 /// The position of one command in the input, and of its arguments.

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_stays_on_its_line() {
+    fn escaped_input_stays_on_one_line() {
         assert_eq!(escaped(b"a\r\n+OK"), "a\\r\\n+OK");
         assert_eq!(escaped(b"\xff"), "\u{fffd}");
         assert_eq!(escaped(&[b'x'; 1000]).len(), 64 + "…".len());

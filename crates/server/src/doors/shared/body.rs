@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_comes_is_given_up() {
+    async fn a_body_that_never_arrives_times_out() {
         let problem = read(Silent).await.unwrap_err();
         assert_eq!(problem.status(), StatusCode::REQUEST_TIMEOUT);
     }
 
     #[test]
-    fn fields_are_named_by_where_they_are() {
+    fn errors_name_the_path_of_the_field() {
         for (path, error, expected) in [
             (".", "expected value", ""),
             ("?", "EOF", ""),
@@ -191,7 +191,7 @@ mod tests {
         #![proptest_config(fuzz::config(10_000))]
 
         #[test]
-        fn whatever_a_body_holds_is_a_question_or_a_problem(body in fuzz::bytes_like(GRAMMAR)) {
+        fn any_body_is_a_question_or_a_problem(body in fuzz::bytes_like(GRAMMAR)) {
             let one = fuzz::held_to(100, &body, || decode::<Request<'_>>(&body).map(|it| it.question().is_ok()));
             let many = fuzz::held_to(300, &body, || decode::<BatchRequest<'_>>(&body).map(|it| it.questions().is_ok()));
             // No body is both: each has fields that the other rejects.

@@ -21,7 +21,7 @@ pub(crate) trait OpenDoor: ConnectionHandler + Sync {
     /// The log message once it listens.
     const LISTENING: &'static str;
 
-    /// The door as configured; an error says why it cannot be.
+    /// Builds the door as configured; the error says why that failed.
     fn build(context: &DoorContext<'_>) -> Result<Self, String>;
 
     /// Printed once it listens: where, and a command to try it.

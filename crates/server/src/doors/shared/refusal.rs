@@ -93,7 +93,7 @@ fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
     }
 }
 
-/// Browsers say whether they navigate; other clients are trusted.
+/// Browsers send the fetch mode. Clients that send none are assumed to navigate.
 fn is_navigation(headers: &HeaderMap) -> bool {
     const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
     headers.get(SEC_FETCH_MODE).is_none_or(|mode| mode == "navigate")

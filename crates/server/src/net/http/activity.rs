@@ -148,7 +148,7 @@ mod tests {
             taken.moved();
         }
         tokio::time::advance(SPAN).await;
-        assert!(!is_stalled(), "it has moved since");
+        assert!(!is_stalled(), "the response has moved since");
         tokio::time::advance(SPAN).await;
         assert!(is_stalled());
     }

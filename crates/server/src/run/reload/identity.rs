@@ -1,4 +1,4 @@
-//! Whether files are still those that were read, without reading them.
+//! Detects changed files by their metadata, without reading them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::{fs, io};
 
 use tidegate_config::envoy;
 
-/// What differs when a file is written, replaced, added, taken away or linked elsewhere.
+/// Changes when a file is written, replaced, added, removed or linked elsewhere.
 ///
-/// That something cannot be read, and why, is part of it: else nobody would be told for as long as that lasts.
+/// An error is part of it, so that a file that becomes unreadable causes a reload, which logs the error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity(Vec<Result<FileIdentity, String>>);
 
-/// Kubernetes puts a new file in place by pointing the link `..data` at another directory: then the path behind all
-/// links differs, whatever the times say.
+/// Kubernetes replaces a file by pointing the link `..data` at another directory: then the resolved path differs, even
+/// if the times do not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct FileIdentity {
     resolved: PathBuf,
@@ -25,7 +25,7 @@ struct FileIdentity {
 }
 
 impl Identity {
-    /// Of files, and of all rules of Envoy in folders.
+    /// Reads the metadata of files, and of all of Envoy's rule files in folders.
     pub(crate) fn read(paths: &[PathBuf]) -> Self {
         let mut all = Vec::new();
         for path in paths {

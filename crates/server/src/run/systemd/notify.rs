@@ -7,11 +7,11 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::pin::pin;
 use std::time::Duration;
 
-/// Who wants to hear how the service does; nobody, usually.
+/// The socket of systemd's notify protocol, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
-    /// How often a sign of life is wanted at least.
+    /// The service is restarted without a `WATCHDOG=1` within this time.
     watchdog: Option<Duration>,
 }
 
@@ -21,17 +21,17 @@ impl Notifier {
         Self { to, watchdog: watchdog() }
     }
 
-    /// All doors are bound.
+    /// Reports that all doors are bound.
     pub(crate) fn ready(&self) {
         self.send("READY=1\nSTATUS=serving");
     }
 
-    /// The end has begun.
+    /// Reports that the shutdown has begun.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=finishing the requests in flight");
     }
 
-    /// Gives signs of life until something is done, at twice the pace that is wanted: a runtime that hangs gives none.
+    /// Sends `WATCHDOG=1` until `work` is done, twice per watchdog timeout. A runtime that hangs sends none.
     pub(crate) async fn alive_during<T>(&self, work: impl Future<Output = T>) -> T {
         let Some(watchdog) = self.watchdog else { return work.await };
         let (mut work, mut beat) = (pin!(work), tokio::time::interval(watchdog / 2));
@@ -43,7 +43,7 @@ impl Notifier {
         }
     }
 
-    /// Whether it is heard is not our business.
+    /// Ignores errors: the service must run without systemd as well.
     fn send(&self, message: &str) {
         if let Some((socket, to)) = &self.to {
             let _ = socket.send_to_addr(message.as_bytes(), to);
@@ -51,7 +51,7 @@ impl Notifier {
     }
 }
 
-/// A path, or a name that begins with an @ and is in no file system.
+/// Opens the socket of a path, or of an abstract name, which begins with an @.
 fn open(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
     #[cfg(target_os = "linux")]
     use std::os::linux::net::SocketAddrExt;
@@ -61,12 +61,12 @@ fn open(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
         _ => SocketAddr::from_pathname(name)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // Somebody who does not listen must not hold up requests.
+    // A full queue must not block requests.
     socket.set_nonblocking(true)?;
     Ok((socket, to))
 }
 
-/// Only if it is meant for this process.
+/// The watchdog timeout, if it is set for this process.
 fn watchdog() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

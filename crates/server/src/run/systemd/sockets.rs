@@ -1,6 +1,6 @@
 //! Sockets that were bound before this process began: `LISTEN_FDS`, with a door's name for each in `LISTEN_FDNAMES`.
 //!
-//! Whoever connects while no server runs waits in the socket's queue, so that a restart refuses nobody.
+//! Clients that connect while no server runs wait in the socket's queue, so that a restart refuses no connection.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::net::{Inherited, Listener};
 pub(crate) struct Sockets(Vec<(Door, Inherited)>);
 
 impl Sockets {
-    /// Takes all that were handed over. An error says which has no door.
+    /// Takes all passed sockets. The error names a socket without a door.
     pub(crate) fn from_env() -> Result<Self, String> {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut handed = ListenFd::from_env();
@@ -46,7 +46,7 @@ impl Sockets {
     }
 }
 
-/// The door of a name. Without a name of ours, the only socket is for HTTP: systemd then names it after its unit.
+/// The door of a socket name. A single socket with another name is for HTTP: systemd names it after its unit by default.
 fn door(name: &str, count: usize) -> Result<Door, String> {
     match Door::ALL.into_iter().find(|door| door.as_str() == name) {
         Some(door) => Ok(door),
@@ -59,7 +59,7 @@ fn door(name: &str, count: usize) -> Result<Door, String> {
     }
 }
 
-/// Of whichever kind it is.
+/// Takes a socket, over TCP or Unix.
 fn take(handed: &mut ListenFd, index: usize) -> io::Result<Inherited> {
     let missing = || io::Error::from(io::ErrorKind::NotFound);
     match handed.take_tcp_listener(index) {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_for_the_door_it_is_named_after() {
+    fn a_socket_belongs_to_the_door_of_its_name() {
         for (name, count, expected) in [
             ("http", 3, Some("http")),
             ("grpc", 3, Some("grpc")),

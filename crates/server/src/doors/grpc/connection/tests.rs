@@ -10,7 +10,7 @@ use crate::service::{AppState, demo};
 
 const SHORT: Duration = Duration::from_millis(50);
 /// The HTTP/2 preface, with empty settings.
-const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 async fn start(timeouts: Timeouts) -> TestServer {
     let service = Service::new(AppState::new(demo::draft())).unwrap();
@@ -40,22 +40,22 @@ async fn is_alive(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn who_does_not_begin_to_speak_is_cut_off_and_who_has_may_be_silent() {
+async fn a_client_without_a_preface_is_disconnected_and_an_idle_one_stays() {
     let server = start(Timeouts { head: SHORT, write: LONG }).await;
-    let mut speaking = connected(&server, HELLO).await;
-    assert!(is_alive(&mut speaking).await);
-    for silent in [&b""[..], b"PRI * HT", &HELLO[..23]] {
+    let mut idle = connected(&server, PREFACE).await;
+    assert!(is_alive(&mut idle).await);
+    for silent in [&b""[..], b"PRI * HT", &PREFACE[..23]] {
         read_to_end(&mut connected(&server, silent).await).await; // takes as long as the timeout
     }
-    assert!(is_alive(&mut speaking).await);
+    assert!(is_alive(&mut idle).await);
 }
 
 #[tokio::test]
-async fn who_does_not_begin_to_speak_does_not_delay_the_end() {
+async fn a_client_without_a_preface_does_not_delay_the_shutdown() {
     let server = start(Timeouts { head: 10 * LONG, write: LONG }).await;
     let before = [connected(&server, b"").await, connected(&server, b"PRI * HT").await];
     // Accepted after them.
-    assert!(is_alive(&mut connected(&server, HELLO).await).await);
+    assert!(is_alive(&mut connected(&server, PREFACE).await).await);
     server.stop.send(()).unwrap();
     tokio::time::timeout(LONG, server.done).await.expect("still waiting").unwrap();
     drop(before);
@@ -73,18 +73,18 @@ fn question(window: u8) -> Vec<u8> {
     ];
     // `SETTINGS_INITIAL_WINDOW_SIZE`; an empty message after its length.
     let settings = http2_frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
-    let hello = &HELLO[..24];
-    [hello, &settings, &http2_frame(1, 4, 1, &head.concat()), &http2_frame(0, 1, 1, &[0; 5])]
+    let preface = &PREFACE[..24];
+    [preface, &settings, &http2_frame(1, 4, 1, &head.concat()), &http2_frame(0, 1, 1, &[0; 5])]
         .concat()
 }
 
 #[tokio::test]
-async fn who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_stays() {
+async fn a_client_that_reads_no_response_is_disconnected_and_one_that_reads_stays() {
     let server = start(Timeouts { head: LONG, write: SHORT }).await;
-    let mut taking = connected(&server, &question(255)).await;
-    assert!(is_alive(&mut taking).await);
+    let mut reading = connected(&server, &question(255)).await;
+    assert!(is_alive(&mut reading).await);
     for window in [0, 1] {
         read_to_end(&mut connected(&server, &question(window)).await).await;
     }
-    assert!(is_alive(&mut taking).await);
+    assert!(is_alive(&mut reading).await);
 }

@@ -65,7 +65,7 @@ fn app() -> Arc<AppState> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_no_time_left_is_answered_by_the_policies() {
+async fn after_the_callers_timeout_the_failure_policies_answer() {
     let app = app();
     let in_force = app.in_force();
     for (policies, expected) in [
@@ -124,7 +124,7 @@ async fn ruled(app: &AppState, asked: &[(&str, Hits)]) -> (Code, Vec<u32>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_stands_where_nothing_can_be_given_back() {
+async fn a_refusal_stands_if_its_quotas_cannot_be_refunded() {
     let rules = "{ domain: edge, descriptors: [
         { key: quota, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 9 } },
         { key: open, quota_mode: true,
@@ -134,13 +134,13 @@ async fn a_refusal_stands_where_nothing_can_be_given_back() {
     let asked = ["quota", "open", "user"].map(|key| (key, Hits::Spend(1)));
     assert_eq!(ruled(&app, &asked).await, (Code::Ok, vec![8, 7, 0]));
     assert_eq!(ruled(&app, &asked).await, (Code::OverLimit, vec![7, 7, 0]));
-    // Nobody has more left than the limit.
+    // The failed refund does not raise `remaining` above the limit.
     assert_eq!(ruled(&app, &[("open", Hits::Peek)]).await, (Code::Ok, vec![7]));
     assert_eq!(ruled(&app, &[("quota", Hits::Peek)]).await, (Code::Ok, vec![7]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn hits_that_cannot_be_given_back_in_time_are_a_failure_of_the_store() {
+async fn a_refund_that_times_out_is_a_store_failure() {
     let rules = "{ domain: edge, descriptors: [
         { key: user, rate_limit: { unit: hour, requests_per_unit: 5 } } ] }";
     let app = with_rules("giveback", rules);
@@ -153,7 +153,7 @@ async fn hits_that_cannot_be_given_back_in_time_are_a_failure_of_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_the_requests_own_is_answered_without_the_store_too() {
+async fn a_limit_in_the_request_falls_back_to_a_local_share() {
     let app = with_rules("own", "domain: edge");
     let in_force = app.in_force();
     let limit = Some(RequestLimit { requests_per_unit: 5, unit: Unit::Hour });

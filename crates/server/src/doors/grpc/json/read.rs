@@ -190,7 +190,7 @@ mod tests {
         #![proptest_config(fuzz::config(10_000))]
 
         #[test]
-        fn whatever_a_body_holds_is_a_request_or_an_error(body in fuzz::bytes_like(GRAMMAR)) {
+        fn any_body_is_a_request_or_an_error(body in fuzz::bytes_like(GRAMMAR)) {
             let read = fuzz::held_to(300, &body, || {
                 let Object(json): Object<JsonRequest<'_>> = serde_json::from_slice(&body).ok()?;
                 json.request().ok().map(|request| request.descriptors.len())

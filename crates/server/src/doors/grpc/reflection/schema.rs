@@ -221,7 +221,7 @@ const UNITS: &[(i32, &str)] = &[
     (7, "WEEK"),
 ];
 
-/// A message with nothing inside.
+/// A message without nested messages or enums.
 const fn plain(
     name: &'static str,
     fields: &'static [(i32, &'static str, &'static str)],

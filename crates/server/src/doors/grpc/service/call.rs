@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_call_is_read_as_grpc_spells_it() {
+    fn grpc_timeouts_are_parsed() {
         for (text, expected) in [
             ("20m", Some(Duration::from_millis(15))),
             ("250000u", Some(Duration::from_millis(245))),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_as_envoy_sends_it() {
+    fn a_request_from_envoy_is_decoded() {
         let request = decode(FROM_ENVOY).unwrap();
         assert_eq!(request.domain, "edge");
         let [address, tier] = &request.descriptors[..] else { panic!("{request:?}") };
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_are_the_descriptors_own_or_the_requests_or_one() {
+    fn hits_come_from_the_descriptor_or_the_request_or_are_one() {
         let entry = b"\x0a\x06\x0a\x01k\x12\x01v";
         for (of_descriptor, of_request, expected) in [
             (&b""[..], &b""[..], Hits::Spend(1)),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_messages_are_explained() {
         for (message, why) in [
             (&b""[..], "domain must not be empty"),
             (b"\x0a\x01d", "descriptor list must not be empty"),
@@ -253,7 +253,7 @@ mod tests {
         #![proptest_config(fuzz::config(20_000))]
 
         #[test]
-        fn what_we_read_others_read_the_same(message in fuzz::bytes_like(GRAMMAR)) {
+        fn prost_decodes_the_same(message in fuzz::bytes_like(GRAMMAR)) {
             let Ok(request) = fuzz::held_to(200, &message, || decode(&message)) else { return Ok(()) };
             let expected = ProstRequest::decode(&*message).map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(request.domain, expected.domain);

@@ -64,7 +64,7 @@ async fn until_closed(addr: SocketAddr, head: impl AsRef<[u8]>) -> String {
 }
 
 #[tokio::test]
-async fn a_head_that_never_ends_is_cut_off() {
+async fn an_unfinished_head_times_out() {
     let server = start(hello(), SHORT).await;
     for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n", "PRI * HTTP/2.0\r\n"] {
         let answer = until_closed(server.addr, head).await;
@@ -73,27 +73,27 @@ async fn a_head_that_never_ends_is_cut_off() {
 }
 
 /// The HTTP/2 preface.
-const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 #[tokio::test]
-async fn http2_is_known_by_its_whole_beginning_however_that_is_cut() {
+async fn the_http2_preface_is_recognised_in_any_two_pieces() {
     let waits = Timeouts { head: SHORT.1.head_timeout, write: SHORT.1.write_timeout };
     for (cut, last, is_http2) in
-        (0..HELLO.len()).flat_map(|cut| [(cut, b'\n', true), (cut, b'x', false)])
+        (0..PREFACE.len()).flat_map(|cut| [(cut, b'\n', true), (cut, b'x', false)])
     {
         let (mut client, server) = UnixStream::pair().unwrap();
         let line = Arc::new(Activity::default());
-        let (first, rest) = HELLO.split_at(cut);
-        let mut patient = TimedStream::new(Stream::Unix(server), line.clone(), waits);
+        let (first, rest) = PREFACE.split_at(cut);
+        let mut timed = TimedStream::new(Stream::Unix(server), line.clone(), waits);
         client.write_all(first).await.unwrap();
         if cut > 0 {
-            patient.read_exact(&mut vec![0; cut]).await.unwrap();
+            timed.read_exact(&mut vec![0; cut]).await.unwrap();
         }
         client.write_all(&rest[..rest.len() - 1]).await.unwrap();
         client.write_all(&[last]).await.unwrap();
-        patient.read_exact(&mut vec![0; HELLO.len() - 1 - cut]).await.unwrap();
-        assert!(!line.is_http2(), "cut at {cut}, and not all there");
-        patient.read_exact(&mut [0]).await.unwrap();
+        timed.read_exact(&mut vec![0; PREFACE.len() - 1 - cut]).await.unwrap();
+        assert!(!line.is_http2(), "cut at {cut}, and incomplete");
+        timed.read_exact(&mut [0]).await.unwrap();
         assert_eq!(line.is_http2(), is_http2, "cut at {cut}, ends in {last}");
     }
 }
@@ -110,7 +110,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn head_gets_the_head_of_get_and_no_stream() {
+async fn head_returns_the_headers_of_get_and_opens_no_stream() {
     let feed = Arc::<Feed>::default();
     feed.publish("1".to_owned(), "1".to_owned());
     let events = feed.clone();
@@ -133,7 +133,7 @@ async fn head_gets_the_head_of_get_and_no_stream() {
 }
 
 #[tokio::test]
-async fn idle_connections_over_the_cap_give_way_in_the_end() {
+async fn idle_connections_at_the_cap_time_out_and_make_room() {
     let server = start(hello(), SHORT).await;
     let mut idle = Vec::new();
     for _ in 0..SHORT.0.connections_max {
@@ -160,7 +160,7 @@ fn gated() -> ([Route; 1], Arc<Semaphore>, mpsc::Receiver<()>) {
 }
 
 #[tokio::test]
-async fn a_request_in_flight_is_finished_before_the_end() {
+async fn a_request_in_flight_is_finished_before_the_shutdown() {
     let (routes, gate, mut reached) = gated();
     let server = start(routes, SHORT).await;
     let client = tokio::spawn(until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
@@ -173,7 +173,7 @@ async fn a_request_in_flight_is_finished_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
+async fn a_draining_server_answers_kept_and_new_connections() {
     let long = Duration::from_secs(5);
     let server = start(
         hello(),
@@ -200,7 +200,7 @@ async fn a_kept_connection_gets_a_last_answer_and_so_do_new_ones() {
 }
 
 #[tokio::test]
-async fn a_request_that_never_finishes_does_not_keep_the_server_up() {
+async fn a_request_that_never_finishes_does_not_delay_the_shutdown() {
     let (routes, _gate, mut reached) = gated();
     let server =
         start(routes, (AcceptBounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1))
@@ -217,11 +217,11 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 /// A connection that has received its first answer.
 async fn kept(addr: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(addr).await.unwrap();
-    greeted(&mut stream).await;
+    request_hello(&mut stream).await;
     stream
 }
 
-async fn greeted(stream: &mut TcpStream) {
+async fn request_hello(stream: &mut TcpStream) {
     stream.write_all(GET).await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"hello") {
@@ -229,7 +229,7 @@ async fn greeted(stream: &mut TcpStream) {
     }
 }
 
-async fn is_closed(stream: &mut TcpStream) {
+async fn wait_until_closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
     let read = stream.read_to_end(&mut rest);
     // Reset or ended.
@@ -237,16 +237,16 @@ async fn is_closed(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_connection_may_idle_longer_than_a_head_may_take() {
+async fn a_connection_may_be_idle_for_longer_than_the_head_timeout() {
     let server = start(hello(), (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
     let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-    is_closed(&mut slow).await; // takes as long as the timeout
-    greeted(&mut idle).await;
+    wait_until_closed(&mut slow).await; // takes as long as the timeout
+    request_hello(&mut idle).await;
 }
 
 #[tokio::test]
-async fn a_body_that_came_later_than_its_head_is_no_head_of_the_next() {
+async fn a_late_body_does_not_start_the_head_timeout() {
     let reading = post(|request| async {
         body::read(request.body).await?;
         answer("hello")
@@ -257,39 +257,39 @@ async fn a_body_that_came_later_than_its_head_is_no_head_of_the_next() {
     let head =
         b"POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     idle.write_all(head).await.unwrap();
-    let mut told = Vec::new();
-    while !told.ends_with(b"\r\n\r\n") {
-        assert_ne!(idle.read_buf(&mut told).await.unwrap(), 0);
+    let mut received = Vec::new();
+    while !received.ends_with(b"\r\n\r\n") {
+        assert_ne!(idle.read_buf(&mut received).await.unwrap(), 0);
     }
     idle.write_all(b"ok").await.unwrap();
-    while !told.ends_with(b"hello") {
-        assert_ne!(idle.read_buf(&mut told).await.unwrap(), 0);
+    while !received.ends_with(b"hello") {
+        assert_ne!(idle.read_buf(&mut received).await.unwrap(), 0);
     }
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-    is_closed(&mut slow).await; // takes as long as the timeout
-    greeted(&mut idle).await;
+    wait_until_closed(&mut slow).await; // takes as long as the timeout
+    request_hello(&mut idle).await;
 }
 
 #[tokio::test]
-async fn a_connection_does_not_idle_for_ever() {
+async fn an_idle_connection_times_out() {
     let idle_timeout = Duration::from_millis(20);
     let server = start(hello(), (SHORT.0, HttpBounds { idle_timeout, ..SHORT.1 })).await;
-    is_closed(&mut kept(server.addr).await).await;
+    wait_until_closed(&mut kept(server.addr).await).await;
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_holds_no_place_for_ever() {
+async fn an_unread_response_times_out_and_frees_its_connection_slot() {
     let large = get(|_| async { answer(vec![b'x'; 64 << 20]) });
     let routes = hello().into_iter().chain([("/large", large)]);
     let bounds = AcceptBounds { connections_max: 1, ..SHORT.0 };
     let write_timeout = Duration::from_millis(50);
     let server = start(routes, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
-    let mut deaf = TcpStream::connect(server.addr).await.unwrap();
-    deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut stalled = TcpStream::connect(server.addr).await.unwrap();
+    stalled.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     // Served only after the other connection has lost its place.
     let mut next = TcpStream::connect(server.addr).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), greeted(&mut next)).await.unwrap();
-    drop(deaf);
+    tokio::time::timeout(Duration::from_secs(5), request_hello(&mut next)).await.unwrap();
+    drop(stalled);
 }
 
 /// Requests `/` over HTTP/2, with a flow control window of this size.
@@ -298,7 +298,7 @@ async fn http2_request(addr: SocketAddr, window: u8) -> TcpStream {
     // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
     let head = http2_frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
     let mut stream = TcpStream::connect(addr).await.unwrap();
-    stream.write_all(&[HELLO, &settings, &head].concat()).await.unwrap();
+    stream.write_all(&[PREFACE, &settings, &head].concat()).await.unwrap();
     stream
 }
 
@@ -318,7 +318,7 @@ impl Drop for Kept {
 }
 
 #[tokio::test]
-async fn an_answer_of_http2_that_nobody_takes_is_not_kept_for_ever() {
+async fn an_unread_http2_response_times_out_and_is_freed() {
     let (gone, mut is_gone) = mpsc::channel(9);
     let kept = get(move |_| {
         let kept = Kept(gone.clone());
@@ -329,21 +329,21 @@ async fn an_answer_of_http2_that_nobody_takes_is_not_kept_for_ever() {
     let server = start([("/", kept)], (SHORT.0, times)).await;
     // Before the first HTTP/2 request, and after it, without further requests.
     for window in [0, 1] {
-        is_closed(&mut http2_request(server.addr, window).await).await;
+        wait_until_closed(&mut http2_request(server.addr, window).await).await;
         tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
     }
 }
 
 async fn read_until(stream: &mut TcpStream, end: &str) {
-    let mut said = Vec::new();
-    while !said.windows(end.len()).any(|window| window == end.as_bytes()) {
-        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut said));
-        assert_ne!(read.await.expect("says nothing").unwrap(), 0, "closed");
+    let mut received = Vec::new();
+    while !received.windows(end.len()).any(|window| window == end.as_bytes()) {
+        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut received));
+        assert_ne!(read.await.expect("sent nothing in time").unwrap(), 0, "closed");
     }
 }
 
 #[tokio::test]
-async fn an_answer_of_http2_may_pause_for_longer_than_its_client() {
+async fn an_http2_response_may_pause_for_longer_than_the_write_timeout() {
     let feed = Arc::<Feed>::default();
     feed.publish("1".to_owned(), "1".to_owned());
     let events = feed.clone();
@@ -353,11 +353,11 @@ async fn an_answer_of_http2_may_pause_for_longer_than_its_client() {
     });
     let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
     let server = start([("/", paused)], (SHORT.0, times)).await;
-    let mut patient = http2_request(server.addr, 255).await;
-    read_until(&mut patient, "snapshot").await;
-    is_closed(&mut http2_request(server.addr, 0).await).await; // takes as long as the timeout
+    let mut reading = http2_request(server.addr, 255).await;
+    read_until(&mut reading, "snapshot").await;
+    wait_until_closed(&mut http2_request(server.addr, 0).await).await; // takes as long as the timeout
     feed.publish("2".to_owned(), "2".to_owned());
-    read_until(&mut patient, "tick").await;
+    read_until(&mut reading, "tick").await;
 }
 
 /// Connects repeatedly until nothing listens; every accepted connection gets an answer.
@@ -378,7 +378,7 @@ async fn reconnects(addr: SocketAddr) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_resets_nobody_who_was_let_in() {
+async fn a_shutdown_resets_no_accepted_connection() {
     let (bounds, http) = SHORT;
     let server = start(hello(), (AcceptBounds { connections_max: 100, ..bounds }, http)).await;
     let clients: Vec<_> = (0..8).map(|_| tokio::spawn(reconnects(server.addr))).collect();
@@ -391,7 +391,7 @@ async fn the_end_resets_nobody_who_was_let_in() {
 }
 
 #[tokio::test]
-async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
+async fn a_response_that_tls_had_to_buffer_is_flushed() {
     let app = AppState::new(demo::draft());
     let (stream, client) = stalled_client::connection().await;
     let router = Router::new(Api::new(app.clone(), Arc::default()), routes()).unwrap();
@@ -399,6 +399,6 @@ async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
     tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
     let body = r#"{"policy":"login","key":"ann","cost":5}"#;
     let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());
-    let said = client.ask(&app, &format!("{head}\r\n\r\n{body}")).await;
-    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+    let received = client.ask(&app, &format!("{head}\r\n\r\n{body}")).await;
+    assert!(received.starts_with("HTTP/1.1 200 OK\r\n"), "{received}");
 }

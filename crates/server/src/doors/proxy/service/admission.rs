@@ -71,7 +71,7 @@ pub(super) async fn admit(
     Ok(Admitted { tracker, path: seen.path, priority, is_trusted, report, permit })
 }
 
-/// The response when too many requests are under way.
+/// The response when too many requests are in flight.
 pub(super) fn shed(
     in_force: &InForce,
     proxy: &Upstreams,

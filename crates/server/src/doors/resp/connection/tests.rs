@@ -21,13 +21,13 @@ async fn start(bounds: RespBounds) -> TestServer {
     test_server::start(door, short).await
 }
 
-fn patient() -> RespBounds {
+fn long_timeouts() -> RespBounds {
     RespBounds { idle_timeout: None, frame_timeout: LONG, write_deadline: LONG }
 }
 
 #[tokio::test]
-async fn a_command_that_never_ends_is_cut_off() {
-    let server = start(RespBounds { frame_timeout: SHORT, ..patient() }).await;
+async fn an_unfinished_command_times_out() {
+    let server = start(RespBounds { frame_timeout: SHORT, ..long_timeouts() }).await;
     for half in ["*1\r\n$4\r\nPI", "PIN", "*"] {
         let mut stream = TcpStream::connect(server.addr).await.unwrap();
         stream.write_all(format!("PING\r\n{half}").as_bytes()).await.unwrap();
@@ -36,8 +36,8 @@ async fn a_command_that_never_ends_is_cut_off() {
 }
 
 #[tokio::test]
-async fn who_sends_a_byte_now_and_then_is_cut_off_too() {
-    let server = start(RespBounds { frame_timeout: SHORT, ..patient() }).await;
+async fn a_slow_sender_times_out_as_well() {
+    let server = start(RespBounds { frame_timeout: SHORT, ..long_timeouts() }).await;
     let (mut reading, mut writing) = TcpStream::connect(server.addr).await.unwrap().into_split();
     let dripping = tokio::spawn(async move {
         let mut interval = tokio::time::interval(SHORT / 5);
@@ -54,20 +54,23 @@ async fn who_sends_a_byte_now_and_then_is_cut_off_too() {
 }
 
 #[tokio::test]
-async fn silence_ends_a_connection_only_where_it_should() {
-    let server = start(RespBounds { idle_timeout: Some(SHORT), ..patient() }).await;
+async fn an_idle_connection_is_closed_only_with_an_idle_timeout() {
+    let server = start(RespBounds { idle_timeout: Some(SHORT), ..long_timeouts() }).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     assert_eq!(read_to_end(&mut stream).await, b"");
 
-    let server = start(RespBounds { frame_timeout: SHORT, ..patient() }).await;
+    let server = start(RespBounds { frame_timeout: SHORT, ..long_timeouts() }).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     let silence = stream.read_u8();
-    assert!(tokio::time::timeout(SHORT * 4, silence).await.is_err(), "idle is no command");
+    assert!(
+        tokio::time::timeout(SHORT * 4, silence).await.is_err(),
+        "an idle connection is not an unfinished command"
+    );
 }
 
 #[tokio::test]
-async fn who_never_reads_is_cut_off_and_nothing_piles_up() {
-    let server = start(RespBounds { write_deadline: SHORT, ..patient() }).await;
+async fn a_client_that_never_reads_is_disconnected_and_replies_do_not_pile_up() {
+    let server = start(RespBounds { write_deadline: SHORT, ..long_timeouts() }).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     let echo = format!("*2\r\n$4\r\nECHO\r\n$60000\r\n{}\r\n", "x".repeat(60_000));
     let flood = async {
@@ -79,12 +82,12 @@ async fn who_never_reads_is_cut_off_and_nothing_piles_up() {
         }
         false
     };
-    assert!(tokio::time::timeout(LONG, flood).await.expect("neither read nor cut off"));
+    assert!(tokio::time::timeout(LONG, flood).await.expect("neither read nor disconnected"));
 }
 
 #[tokio::test]
-async fn the_end_answers_what_has_come_and_closes() {
-    let server = start(patient()).await;
+async fn a_shutdown_answers_received_commands_and_closes() {
+    let server = start(long_timeouts()).await;
     let mut idle = TcpStream::connect(server.addr).await.unwrap();
     let mut busy = TcpStream::connect(server.addr).await.unwrap();
     busy.write_all(b"PING\r\n").await.unwrap();
@@ -99,8 +102,8 @@ async fn the_end_answers_what_has_come_and_closes() {
 }
 
 #[tokio::test]
-async fn thousands_of_questions_at_once_are_answered_in_order() {
-    let server = start(patient()).await;
+async fn thousands_of_pipelined_commands_are_answered_in_order() {
+    let server = start(long_timeouts()).await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     let (mut sent, mut expected) = (String::new(), String::new());
     for number in (0..3_000).map(|n: u32| n.to_string()) {
@@ -113,21 +116,21 @@ async fn thousands_of_questions_at_once_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn an_answer_that_tls_could_not_send_at_once_is_not_kept_back() {
+async fn a_response_that_tls_had_to_buffer_is_flushed() {
     let app = AppState::new(demo::draft());
     let (stream, client) = stalled_client::connection().await;
-    let door = RespDoor::new(app.clone(), None, patient());
+    let door = RespDoor::new(app.clone(), None, long_timeouts());
     tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
     let reply = client.ask(&app, "TG.CHECK login ann 5\r\n").await;
     assert!(reply.starts_with("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n"), "{reply}");
 }
 
 #[tokio::test]
-async fn who_never_reads_is_not_said_goodbye_to_for_ever() {
-    let bounds = RespBounds { write_deadline: SHORT, ..patient() };
+async fn closing_a_connection_that_never_reads_times_out() {
+    let bounds = RespBounds { write_deadline: SHORT, ..long_timeouts() };
     let door = RespDoor::new(AppState::new(demo::draft()), None, bounds);
     let (stream, _client) = stalled_client::connection().await;
-    let leaving = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).close();
-    let left = tokio::time::timeout(LONG, leaving).await.expect("still open");
-    assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    let closing = Connection::new(&door.0, stream, Session::new(1, Peer::Unix, true)).close();
+    let closed = tokio::time::timeout(LONG, closing).await.expect("still open");
+    assert_eq!(closed.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
 }

@@ -26,7 +26,7 @@ fn read(mut bytes: &[u8]) -> (Vec<Vec<String>>, Option<String>) {
 }
 
 #[test]
-fn commands_are_found_where_they_lie() {
+fn commands_are_parsed_in_place() {
     for (bytes, expected) in [
         ("*1\r\n$4\r\nPING\r\n", &[&["PING"][..]][..]),
         ("*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", &[&["ECHO", ""]]),
@@ -51,7 +51,7 @@ fn commands_are_found_where_they_lie() {
 }
 
 #[test]
-fn a_command_is_nothing_until_it_is_whole() {
+fn an_incomplete_command_is_not_parsed() {
     for bytes in ["*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", "ECHO hi\r\n"] {
         for len in 0..bytes.len() {
             assert_eq!(read(&bytes.as_bytes()[..len]), (vec![], None), "{len} of {bytes:?}");
@@ -60,7 +60,7 @@ fn a_command_is_nothing_until_it_is_whole() {
 }
 
 #[test]
-fn what_can_never_be_a_command_says_why() {
+fn invalid_commands_are_explained() {
     let long = "x".repeat(FRAME_BYTES_MAX);
     for (bytes, expected) in [
         ("*65\r\n", "invalid multibulk length: expected at most 64"),
@@ -168,14 +168,14 @@ proptest! {
     #![proptest_config(fuzz::config(10_000))]
 
     #[test]
-    fn whatever_is_sent_is_read_alike_in_one_piece_and_in_two(bytes in fuzz::bytes_like(GRAMMAR), at in any::<prop::sample::Index>()) {
+    fn any_input_parses_the_same_in_one_piece_and_in_two(bytes in fuzz::bytes_like(GRAMMAR), at in any::<prop::sample::Index>()) {
         let whole = read(&bytes);
         let at = at.index(bytes.len() + 1);
         prop_assert_eq!(read_in_pieces(&bytes, at), whole, "{:?} at {}", String::from_utf8_lossy(&bytes), at);
     }
 
     #[test]
-    fn nothing_is_held_for_a_command(bytes in fuzz::bytes_like(GRAMMAR)) {
+    fn parsing_allocates_nothing(bytes in fuzz::bytes_like(GRAMMAR)) {
         let mut spans = ArgumentSpans::new();
         let info = allocation_counter::measure(|| _ = next(&bytes, &mut spans));
         // The error message may allocate.

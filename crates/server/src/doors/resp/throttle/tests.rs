@@ -61,7 +61,7 @@ impl Expected {
 }
 
 #[test]
-fn golden_cases_of_whole_seconds_come_out_as_five_integers() {
+fn golden_cases_in_whole_seconds_match_redis_cell() {
     let cases: Vec<Case> = serde_json::from_str(GOLDEN).unwrap();
     let mut limits = LimitCache::default();
     let (mut replayed, mut steps) = (0, 0);
@@ -83,7 +83,7 @@ fn golden_cases_of_whole_seconds_come_out_as_five_integers() {
 }
 
 #[test]
-fn a_limit_is_built_once_and_the_oldest_is_forgotten() {
+fn a_limit_is_built_once_and_the_oldest_is_evicted() {
     let mut limits = LimitCache::default();
     let rate = |count| Rate { max_burst: 1, count, period_s: 60 };
     for count in [1, 2, 3, 4, 1, 5, 2, 1] {

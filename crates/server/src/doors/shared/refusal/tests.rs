@@ -19,7 +19,7 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes
 }
 
 #[test]
-fn people_get_a_page_programs_what_they_ask_for_and_assets_nothing() {
+fn people_get_a_page_programs_the_accepted_type_and_assets_an_empty_body() {
     let kind = |method: &str, path: &str, headers: &[(&str, &str)]| {
         let response = refused(method, path, headers);
         let kind =
@@ -56,7 +56,7 @@ fn people_get_a_page_programs_what_they_ask_for_and_assets_nothing() {
 }
 
 #[test]
-fn the_page_counts_down_from_what_the_header_says() {
+fn the_page_counts_down_from_retry_after() {
     let response = refused("GET", "/", &[("accept", BROWSER)]);
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()[RETRY_AFTER], "17");

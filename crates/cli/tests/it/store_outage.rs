@@ -1,4 +1,4 @@
-//! `on_store_error: deny` while Redis is gone: every door says that this is a failure, and none that it is a refusal.
+//! `on_store_error: deny` during a Redis outage: every door reports a failure, not a refusal.
 
 use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::support::{Folder, Reply, Server};
@@ -13,24 +13,24 @@ routes:
   - { match: { path: "/login" }, policy: login }
 "#;
 
-struct House {
+struct Outage {
     redis: RedisServer,
     server: Server,
     _folder: Folder,
 }
 
-impl House {
-    /// A server that has lost its Redis.
+impl Outage {
+    /// Starts a server and stops its Redis.
     fn start() -> Self {
         let (redis, folder) = (RedisServer::start(), Folder::new());
         let config = folder.write("tidegate.yaml", CONFIG);
         let (url, any) = (redis.url(), "127.0.0.1:0");
         let args = ["serve", "-c", &config, "--store", &url, "--listen", any, "--resp", any];
-        let house = Self { redis, server: Server::start_with(&args), _folder: folder };
-        house.until_decided_by("store");
-        house.redis.kill();
-        house.until_decided_by("local");
-        house
+        let outage = Self { redis, server: Server::start_with(&args), _folder: folder };
+        outage.until_decided_by("store");
+        outage.redis.kill();
+        outage.until_decided_by("local");
+        outage
     }
 
     fn until_decided_by(&self, source: &str) {
@@ -44,7 +44,7 @@ impl House {
     }
 }
 
-/// A failure that says so, and when to come back.
+/// The reply is a failure with a retry time, and not a refusal.
 fn is_failure(reply: &Reply) {
     assert_eq!(reply.status, 503, "{reply:?}");
     assert_eq!(reply.header("content-type"), Some("application/problem+json"));
@@ -56,53 +56,55 @@ fn is_failure(reply: &Reply) {
 }
 
 #[test]
-fn a_proxy_is_told_503_whatever_status_it_wants_for_refusals() {
-    let house = House::start();
+fn forward_auth_answers_503_for_any_requested_refusal_status() {
+    let outage = Outage::start();
     let asked: Vec<_> =
         ["/v1/auth/login", "/v1/auth/login?deny_status=403", "/v1/auth/login?deny_status=401"]
-            .map(|path| house.server.get(path))
+            .map(|path| outage.server.get(path))
             .into();
     asked.iter().for_each(is_failure);
     let uri = [("X-Forwarded-Uri", "/login"), ("X-Forwarded-Method", "GET")];
-    let by_route = |headers: &[(&str, &str)]| house.server.send("GET", "/v1/auth", headers, b"");
-    // Nobody trusts this peer, so that no route is met, and nothing limits the request.
+    let by_route = |headers: &[(&str, &str)]| outage.server.send("GET", "/v1/auth", headers, b"");
+    // The peer is not trusted, so no route matches and nothing limits the request.
     assert_eq!(by_route(&uri).status, 200);
-    is_failure(&house.server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#));
-    is_failure(&house.server.post("/v1/reserve", r#"{"policy":"queue","key":"ann"}"#));
-    assert!(house.errors() >= 4.0, "{}", house.errors());
-    house.redis.restart();
-    wait_until("it heals", DEADLINE, || house.server.get("/v1/auth/login").status == 200);
-}
-
-#[test]
-fn a_client_of_the_redis_protocol_is_told_an_error_and_no_five_numbers() {
-    let house = House::start();
-    for line in ["TG.CHECK login ann", "TG.CHECK login ann 0", "TG.CHECK login ann 5"] {
-        let reply = house.server.resp_line(line);
-        assert!(reply.starts_with("-ERR ") && reply.contains("store"), "{line}: {reply}");
-        assert!(!reply.contains(&house.redis.port().to_string()), "{reply}");
-    }
-    // Others are answered on the same connection meanwhile, by what their policies say.
-    let burst =
-        house.server.resp_raw(b"TG.CHECK login ann\r\nTG.CHECK api ann\r\nPING\r\nQUIT\r\n");
-    assert!(burst.starts_with("-ERR ") && burst.ends_with("+PONG\r\n+OK\r\n"), "{burst}");
-    assert!(burst.contains("\r\n*5\r\n:0\r\n"), "{burst}");
-    assert!(house.errors() >= 3.0, "{}", house.errors());
-    house.redis.restart();
-    wait_until("it heals", DEADLINE, || {
-        house.server.resp_line("TG.CHECK login ann").starts_with("*5\r\n:0\r\n")
+    is_failure(&outage.server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#));
+    is_failure(&outage.server.post("/v1/reserve", r#"{"policy":"queue","key":"ann"}"#));
+    assert!(outage.errors() >= 4.0, "{}", outage.errors());
+    outage.redis.restart();
+    wait_until("the server recovers", DEADLINE, || {
+        outage.server.get("/v1/auth/login").status == 200
     });
 }
 
 #[test]
-fn a_policy_that_is_only_tried_turns_nobody_away() {
-    let House { server, .. } = &House::start();
-    let told = server.post("/v1/check", r#"{"policy":"tried","key":"ann"}"#);
-    assert_eq!((told.status, &told.json()["allowed"]), (200, &true.into()), "{told:?}");
-    assert_eq!(told.json()["source"], "fail-closed", "{told:?}");
+fn the_redis_protocol_answers_with_an_error_and_no_integers() {
+    let outage = Outage::start();
+    for line in ["TG.CHECK login ann", "TG.CHECK login ann 0", "TG.CHECK login ann 5"] {
+        let reply = outage.server.resp_line(line);
+        assert!(reply.starts_with("-ERR ") && reply.contains("store"), "{line}: {reply}");
+        assert!(!reply.contains(&outage.redis.port().to_string()), "{reply}");
+    }
+    // Other commands on the same connection are answered by their policies.
+    let burst =
+        outage.server.resp_raw(b"TG.CHECK login ann\r\nTG.CHECK api ann\r\nPING\r\nQUIT\r\n");
+    assert!(burst.starts_with("-ERR ") && burst.ends_with("+PONG\r\n+OK\r\n"), "{burst}");
+    assert!(burst.contains("\r\n*5\r\n:0\r\n"), "{burst}");
+    assert!(outage.errors() >= 3.0, "{}", outage.errors());
+    outage.redis.restart();
+    wait_until("the server recovers", DEADLINE, || {
+        outage.server.resp_line("TG.CHECK login ann").starts_with("*5\r\n:0\r\n")
+    });
+}
+
+#[test]
+fn a_policy_in_shadow_mode_refuses_nothing() {
+    let Outage { server, .. } = &Outage::start();
+    let reply = server.post("/v1/check", r#"{"policy":"tried","key":"ann"}"#);
+    assert_eq!((reply.status, &reply.json()["allowed"]), (200, &true.into()), "{reply:?}");
+    assert_eq!(reply.json()["source"], "fail-closed", "{reply:?}");
     assert_eq!(server.get("/v1/auth/tried").status, 200);
-    let told = server.resp_line("TG.CHECK tried ann");
-    assert!(told.starts_with("*5\r\n:0\r\n"), "{told}");
+    let reply = server.resp_line("TG.CHECK tried ann");
+    assert!(reply.starts_with("*5\r\n:0\r\n"), "{reply}");
     let count = |status: &str| {
         let name = format!("rate_limit_requests_total{{policy=\"tried\",status=\"{status}\"}}");
         server.metric(&name).unwrap_or_default()

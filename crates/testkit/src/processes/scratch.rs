@@ -1,4 +1,4 @@
-//! Where a process lives: a private directory, and a port that nobody has.
+//! The resources of a process: a private directory and a free port.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -10,17 +10,17 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Below 32768, where the kernel takes the ports of outgoing connections from. A client that keeps dialling
-/// a dead server on such a port is one day given that very port, and is connected to itself.
+/// Below 32768, where the ephemeral ports begin. A client that keeps connecting to a stopped server on an ephemeral
+/// port would eventually get that port itself and connect to itself.
 const PORTS: Range<u16> = 10_000..20_000;
 
-/// Where the members of a cluster talk to each other; past all `PORTS`, so that it is nobody else's.
+/// The offset of the cluster bus port. It is outside `PORTS`, so that no other server gets it.
 const BUS_OFFSET: u16 = 10_000;
 
 const PORT_TRIES: usize = 1_000;
 const DIRECTORY_TRIES: usize = 100;
 
-/// A directory under the system's temporary one, removed with all that is in it.
+/// A directory in the system's temporary directory. Dropping it removes it with its content.
 #[derive(Debug)]
 pub(super) struct PrivateDir(PathBuf);
 
@@ -53,8 +53,8 @@ impl Drop for PrivateDir {
     }
 }
 
-/// A loopback port that was free a moment ago, and its bus port too; nobody else in this process is given it,
-/// so that a server that is dead for a while finds it free. Another process may still be faster.
+/// A loopback port that is free, as is its bus port. Returned only once in this process, so that a server that is
+/// stopped for a while can be restarted on it. Another process may still take it.
 pub(super) fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
@@ -66,7 +66,7 @@ pub(super) fn free_port() -> u16 {
         .unwrap_or_else(|| panic!("no free port in {PORTS:?} in {PORT_TRIES} tries"))
 }
 
-/// Other numbers in every process: the standard library seeds its hashes from the system.
+/// Differs in every process: the standard library seeds its hashes from the system.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

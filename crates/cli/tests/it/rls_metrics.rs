@@ -1,4 +1,4 @@
-//! What Envoy was answered, as metrics and the log tell it.
+//! Metrics and log lines of Envoy's checks.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::{Folder, Server};
 
 const STATUSES: [&str; 4] = ["allowed", "denied", "shadow_denied", "error"];
 
-/// How many checks of a policy ended how; `None` where nothing is told of it.
+/// The checks of a policy by status; `None` if there is no such series.
 fn counted(server: &Server, policy: &str) -> [Option<f64>; 4] {
     STATUSES.map(|status| {
         let series =
@@ -16,7 +16,7 @@ fn counted(server: &Server, policy: &str) -> [Option<f64>; 4] {
     })
 }
 
-/// The policies that the log says somebody was refused by, in order.
+/// The policies of the refusals in the log, in order.
 fn refused_by(log: &str) -> Vec<String> {
     let lines = std::fs::read_to_string(log).unwrap();
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -24,7 +24,7 @@ fn refused_by(log: &str) -> Vec<String> {
     refusals.map(|line| line["policy"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A descriptor with more than entries.
+/// A descriptor with further fields.
 fn with(text: &str, more: &Value) -> Value {
     let mut one = descriptor(text);
     one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -32,7 +32,7 @@ fn with(text: &str, more: &Value) -> Value {
 }
 
 #[test]
-fn every_refusal_is_counted_and_logged_whether_or_not_it_was_to_spend() {
+fn every_refusal_is_counted_and_logged_also_of_peeks() {
     let (rules, folder) = (Rules::new(&[("edge.yaml", RULES)]), Folder::new());
     let log = folder.path("log");
     let args = ["serve", "--listen", "127.0.0.1:0", "--envoy-config", rules.path()];
@@ -40,11 +40,11 @@ fn every_refusal_is_counted_and_logged_whether_or_not_it_was_to_spend() {
     let peek = |text: &str| with(text, &json!({"hitsAddend": 0}));
     let nothing = json!({"limit": {"requestsPerUnit": 0, "unit": "DAY"}});
     let (allowed, denied, shadow) = ([1., 0., 0., 0.], [0., 1., 0., 0.], [0., 0., 1., 0.]);
-    // Each row has policies of its own.
+    // Each row uses different policies.
     for (asked, status, expected) in [
         (vec![peek("exact=a")], 200, vec![("edge/exact_a", [0.; 4])]),
         (vec![descriptor("tight=x")], 200, vec![("edge/tight", allowed)]),
-        // A look that refuses the whole, and what is only looked at for that reason.
+        // A peek that refuses the request, and a descriptor that is only peeked for that reason.
         (
             vec![peek("tight=x"), descriptor("bare=x")],
             429,
@@ -69,22 +69,22 @@ fn every_refusal_is_counted_and_logged_whether_or_not_it_was_to_spend() {
 }
 
 #[test]
-fn what_is_corrected_after_a_decision_is_not_counted_as_another() {
+fn corrections_after_a_decision_are_not_counted() {
     let rules = Rules::new(&[("edge.yaml", RULES)]);
     let drains = rules.serve(&["--envoy-atomic", "false"]);
     let six = json!({"domain": "edge", "descriptors": [descriptor("special=x")], "hitsAddend": 6});
     assert_eq!(ask_for(&drains, &six).0, 429);
-    assert_eq!(drains.remaining("edge/special", "x"), 0, "what was left is taken");
+    assert_eq!(drains.remaining("edge/special", "x"), 0, "the remaining units are taken");
     assert_eq!(counted(&drains, "edge/special"), [0., 1., 0., 0.].map(Some));
     let server = rules.serve(&[]);
     assert_eq!(ask(&server, "tight=x").0, 200);
     assert_eq!(ask(&server, "otherquota=x tight=x").0, 429);
-    assert_eq!(server.remaining("edge/otherquota", "x"), 2, "it is given back");
+    assert_eq!(server.remaining("edge/otherquota", "x"), 2, "the quota is refunded");
     assert_eq!(counted(&server, "edge/otherquota"), [1., 0., 0., 0.].map(Some));
 }
 
 #[test]
-fn a_shadow_of_everything_refuses_nobody_and_is_told_as_one() {
+fn global_shadow_mode_refuses_nothing_and_counts_shadow_denials() {
     let (rules, folder) = (Rules::new(&[("edge.yaml", RULES)]), Folder::new());
     let (log, file) = (folder.path("log"), folder.path("t.yaml"));
     for (text, option, refuses_over_http) in [

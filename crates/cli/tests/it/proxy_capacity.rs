@@ -1,4 +1,4 @@
-//! Places behind the proxy: how many may be under way, who finds one, and what it costs not to.
+//! The capacity of upstreams: the cap on requests in flight, priorities, and refunds of refused requests.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::support::Folder;
 
 const BROWSER: [(&str, &str); 1] = [("accept", "text/html")];
 
-/// An app that answers as many as it is let.
-fn held_up() -> (Origin, Arc<Semaphore>) {
+/// An app that answers one request per permit.
+fn blocked_app() -> (Origin, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let opened = gate.clone();
     let origin = Origin::start(move |_| {
@@ -30,15 +30,15 @@ fn held_up() -> (Origin, Arc<Semaphore>) {
 
 fn remaining(proxy: &Proxy, policy: &str) -> u64 {
     let body = format!(r#"{{"policy":"{policy}","key":"global","cost":0}}"#);
-    let told = curl(&["-d", &body, &format!("http://{}/v1/peek", proxy.api)]);
-    serde_json::from_str::<Value>(&told).unwrap()["remaining"].as_u64().unwrap()
+    let answer = curl(&["-d", &body, &format!("http://{}/v1/peek", proxy.api)]);
+    serde_json::from_str::<Value>(&answer).unwrap()["remaining"].as_u64().unwrap()
 }
 
 fn shed(proxy: &Proxy) -> Option<f64> {
     proxy.metric(r#"tidegate_proxy_shed_total{reason="in_flight"}"#)
 }
 
-/// One that follows the queue behind it, with so many places in its pool.
+/// A policy that follows the latency of the upstream, with options for its pool, and one that does not.
 fn site(more: &str) -> String {
     format!(
         "policies:\n  site: {{ algorithm: fixed-window, limit: 100/day, adaptive: {{ source: latency, {more} }} }}\n  \
@@ -48,13 +48,13 @@ fn site(more: &str) -> String {
 }
 
 #[test]
-fn who_finds_no_place_behind_is_told_as_any_refused_and_pays_nothing() {
-    let (folder, (origin, gate)) = (Folder::new(), held_up());
+fn without_capacity_a_request_is_refused_and_not_charged() {
+    let (folder, (origin, gate)) = (Folder::new(), blocked_app());
     let more = site("in_flight: 2").replace("PRIORITY", "");
     let proxy = Proxy::start(&folder, &origin.url(), "", &more);
     std::thread::scope(|scope| {
         let held: Vec<_> = (0..4).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
-        wait_until("all places are taken", DEADLINE, || origin.requests() == 4);
+        wait_until("all four are in flight", DEADLINE, || origin.requests() == 4);
         for path in ["/", "/vip"] {
             let refused = proxy.server.send("GET", path, &BROWSER, b"");
             assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
@@ -66,23 +66,23 @@ fn who_finds_no_place_behind_is_told_as_any_refused_and_pays_nothing() {
         gate.add_permits(5);
         assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
     });
-    assert_eq!(proxy.server.get("/").status, 200, "the places are free again");
+    assert_eq!(proxy.server.get("/").status, 200, "the capacity is free again");
     assert_eq!(remaining(&proxy, "site"), 95);
 }
 
 #[test]
-fn a_fifth_of_the_places_is_for_what_is_critical_where_anything_is() {
-    let (folder, (origin, gate)) = (Folder::new(), held_up());
+fn a_fifth_of_the_capacity_is_reserved_for_critical_requests() {
+    let (folder, (origin, gate)) = (Folder::new(), blocked_app());
     let more = site("in_flight: 5").replace("PRIORITY", ", priority: critical");
     let proxy = Proxy::start(&folder, &origin.url(), "", &more);
     std::thread::scope(|scope| {
         let server = &proxy.server;
         let ask = |path| scope.spawn(move || server.get(path).status);
         let mut held: Vec<_> = (0..8).map(|_| ask("/")).collect();
-        wait_until("eight of ten places are taken", DEADLINE, || origin.requests() == 8);
+        wait_until("eight of ten are in flight", DEADLINE, || origin.requests() == 8);
         assert_eq!(proxy.server.get("/").status, 429);
         held.extend((0..2).map(|_| ask("/vip")));
-        wait_until("and the others", DEADLINE, || origin.requests() == 10);
+        wait_until("all ten are in flight", DEADLINE, || origin.requests() == 10);
         assert_eq!(proxy.server.get("/vip").status, 429);
         gate.add_permits(10);
         assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
@@ -90,13 +90,13 @@ fn a_fifth_of_the_places_is_for_what_is_critical_where_anything_is() {
 }
 
 #[test]
-fn where_the_pool_is_not_known_the_cap_begins_at_twice_the_guess() {
-    let (folder, (origin, gate)) = (Folder::new(), held_up());
+fn a_gradient_cap_starts_at_twice_the_estimate() {
+    let (folder, (origin, gate)) = (Folder::new(), blocked_app());
     let more = site("in_flight: { gradient: 2 }").replace("PRIORITY", "");
     let proxy = Proxy::start(&folder, &origin.url(), "", &more);
     std::thread::scope(|scope| {
         let held: Vec<_> = (0..4).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
-        wait_until("all places are taken", DEADLINE, || origin.requests() == 4);
+        wait_until("all four are in flight", DEADLINE, || origin.requests() == 4);
         assert_eq!(proxy.server.get("/").status, 429);
         gate.add_permits(4);
         assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
@@ -104,13 +104,13 @@ fn where_the_pool_is_not_known_the_cap_begins_at_twice_the_guess() {
 }
 
 #[test]
-fn what_is_only_tried_out_turns_nobody_away() {
-    let (folder, (origin, gate)) = (Folder::new(), held_up());
+fn a_cap_in_shadow_mode_refuses_nothing() {
+    let (folder, (origin, gate)) = (Folder::new(), blocked_app());
     let more = site("in_flight: 1, mode: shadow").replace("PRIORITY", "");
     let proxy = Proxy::start(&folder, &origin.url(), "", &more);
     std::thread::scope(|scope| {
         let held: Vec<_> = (0..6).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
-        wait_until("all are let through", DEADLINE, || origin.requests() == 6);
+        wait_until("all are forwarded", DEADLINE, || origin.requests() == 6);
         gate.add_permits(6);
         assert!(held.into_iter().all(|held| held.join().unwrap() == 200));
     });
@@ -118,22 +118,22 @@ fn what_is_only_tried_out_turns_nobody_away() {
 }
 
 #[test]
-fn who_loses_the_last_place_while_the_store_is_asked_gets_its_unit_back() {
-    let (folder, redis, (origin, gate)) = (Folder::new(), RedisServer::start(), held_up());
+fn a_request_that_loses_its_capacity_during_the_check_is_refunded() {
+    let (folder, redis, (origin, gate)) = (Folder::new(), RedisServer::start(), blocked_app());
     let store = format!("store: {{ url: \"{}\", deadline: 10s, breaker: false }}\n", redis.url());
     let more = store + &site("in_flight: 1").replace("PRIORITY", "");
     let proxy = Proxy::start(&folder, &origin.url(), "", &more);
-    wait_until("it counts in Redis", DEADLINE, || remaining(&proxy, "site") == 100);
+    wait_until("the proxy counts in Redis", DEADLINE, || remaining(&proxy, "site") == 100);
     std::thread::scope(|scope| {
         let ask = || scope.spawn(|| proxy.server.get("/").status);
         let first = ask();
-        wait_until("one of two places is taken", DEADLINE, || origin.requests() == 1);
+        wait_until("one of two is in flight", DEADLINE, || origin.requests() == 1);
         redis.pause();
         let both = [ask(), ask()];
         let connections = || proxy.metric(r#"tidegate_connections{door="proxy"}"#);
-        wait_until("two more ask", DEADLINE, || connections() == Some(3.0));
+        wait_until("two more are connected", DEADLINE, || connections() == Some(3.0));
         redis.resume();
-        wait_until("one is turned away", DEADLINE, || shed(&proxy) == Some(1.0));
+        wait_until("one is refused", DEADLINE, || shed(&proxy) == Some(1.0));
         gate.add_permits(2);
         let mut statuses = both.map(|asked| asked.join().unwrap());
         statuses.sort_unstable();
@@ -143,7 +143,7 @@ fn who_loses_the_last_place_while_the_store_is_asked_gets_its_unit_back() {
 }
 
 #[test]
-fn the_places_of_one_that_cannot_be_connected_to_are_given_back() {
+fn a_failed_connect_releases_its_capacity() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let gone = format!("http://127.0.0.1:{}", free_port());
     let more = site("in_flight: 1").replace("PRIORITY", "");
@@ -155,30 +155,31 @@ fn the_places_of_one_that_cannot_be_connected_to_are_given_back() {
     assert_eq!((origin.requests(), shed(&proxy)), (10, Some(0.0)));
     let under_way =
         |name: &str| proxy.metric(&format!(r#"tidegate_upstream_under_way{{upstream="{name}"}}"#));
-    wait_until("nothing is under way", DEADLINE, || {
+    wait_until("nothing is in flight", DEADLINE, || {
         [under_way(&gone), under_way(&origin.url())] == [Some(0.0); 2]
     });
     assert_eq!(remaining(&proxy, "site"), 90, "each was charged once");
 }
 
 #[test]
-fn a_turn_that_nobody_waits_for_any_more_is_given_back() {
+fn the_reservation_of_a_disconnected_client_is_cancelled() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let more = "policies: { slow: { algorithm: leaky-bucket, limit: 2/h, max_wait: 1h } }\n\
         routes: [{ policy: slow, key: global }]";
     let proxy = Proxy::start(&folder, &origin.url(), "", more);
     assert_eq!(proxy.server.get("/").status, 200, "at once");
     let waiting = || {
-        let told = curl(&["-d", r#"{"policy":"slow","key":"global","cost":0}"#, &reserve(&proxy)]);
-        serde_json::from_str::<Value>(&told).unwrap()["delay_ms"].as_u64().unwrap()
+        let answer =
+            curl(&["-d", r#"{"policy":"slow","key":"global","cost":0}"#, &reserve(&proxy)]);
+        serde_json::from_str::<Value>(&answer).unwrap()["delay_ms"].as_u64().unwrap()
     };
     let half_an_hour_ms = 1_800_000;
     assert!(waiting() <= half_an_hour_ms);
-    let mut leaves = proxy.server.connect();
-    std::io::Write::write_all(&mut leaves, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    wait_until("somebody waits", DEADLINE, || waiting() > half_an_hour_ms);
-    drop(leaves);
-    wait_until("its turn is free again", DEADLINE, || waiting() <= half_an_hour_ms);
+    let mut client = proxy.server.connect();
+    std::io::Write::write_all(&mut client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    wait_until("the client waits", DEADLINE, || waiting() > half_an_hour_ms);
+    drop(client);
+    wait_until("its reservation is cancelled", DEADLINE, || waiting() <= half_an_hour_ms);
 }
 
 fn reserve(proxy: &Proxy) -> String {

@@ -1,6 +1,6 @@
 // A dashboard that is open while its server stops and restarts.
 //
-// node dashboard_gone.mjs BINARY
+// node dashboard_restart.mjs BINARY
 import assert from "node:assert/strict";
 import { browse, serve, until } from "./browser.mjs";
 

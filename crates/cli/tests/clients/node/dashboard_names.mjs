@@ -1,6 +1,6 @@
 // A dashboard with unusual policy names, and a configuration that is reloaded.
 //
-// node dashboard_odd.mjs BINARY CONFIG
+// node dashboard_names.mjs BINARY CONFIG
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { assertFits, assertNoProblems, browse, serve, until } from "./browser.mjs";
