@@ -6,12 +6,11 @@ mod watched_body;
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::header::{CONNECTION, HeaderValue};
 use http::{Response, StatusCode, Version};
 use hyper::Request;
@@ -20,6 +19,7 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::time::sleep;
 
 pub(crate) use self::activity::{Activity, Held};
 pub(crate) use self::timed_stream::{Alarm, TimedStream, Timeouts};
@@ -133,46 +133,62 @@ pub(crate) async fn serve<A: Answers>(
     });
     let io = TokioIo::new(stream.clone());
     let mut connection = pin!(http.serve_connection_with_upgrades(io, service));
-    let mut idle = pin!(tokio::time::sleep(bounds.idle_timeout));
-    let mut stalled = pin!(activity.stalled(bounds.write_timeout));
-    // On HTTP/1.1 the stream itself notices a stalled response.
-    let mut stalled =
-        poll_fn(|cx| if activity.is_http2() { stalled.as_mut().poll(cx) } else { Poll::Pending });
-    let mut seen = 0;
-    let (mut is_draining, mut is_closing) = (false, false);
-    let ended = loop {
-        let stop = async {
-            if is_draining {
-                shutdown.closing().await;
-            } else {
-                shutdown.draining().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            ended = stream.drive(connection.as_mut()) => break ended,
-            () = stop, if !is_closing => {
-                // HTTP/2 has GOAWAY; HTTP/1.1 can only say `close` with a response.
-                if is_draining || activity.is_http2() {
-                    connection.as_mut().graceful_shutdown();
+    let ended = {
+        let mut events = ConnectionEvents::new();
+        events.push(Box::pin(after(shutdown.draining(), ConnectionEvent::Draining)));
+        events.push(Box::pin(after(sleep(bounds.idle_timeout), ConnectionEvent::IdleTimeout)));
+        let stalled = activity.stalled(bounds.write_timeout);
+        events.push(Box::pin(after(stalled, ConnectionEvent::Stalled)));
+        let mut seen = 0;
+        loop {
+            tokio::select! {
+                biased;
+                ended = stream.drive(connection.as_mut()) => break ended,
+                Some(event) = events.next() => match event {
+                    ConnectionEvent::Draining => {
+                        // HTTP/2 has GOAWAY; HTTP/1.1 can only say `close` with a response.
+                        if activity.is_http2() {
+                            connection.as_mut().graceful_shutdown();
+                        }
+                        events.push(Box::pin(after(shutdown.closing(), ConnectionEvent::Closing)));
+                    }
+                    ConnectionEvent::Closing => connection.as_mut().graceful_shutdown(),
+                    ConnectionEvent::IdleTimeout if activity.is_idle_since(&mut seen) => {
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    ConnectionEvent::IdleTimeout => {
+                        let idle = sleep(bounds.idle_timeout);
+                        events.push(Box::pin(after(idle, ConnectionEvent::IdleTimeout)));
+                    }
+                    ConnectionEvent::Stalled => {
+                        break Err("the client stopped reading a response".into());
+                    }
                 }
-                (is_draining, is_closing) = (true, is_draining);
             }
-            () = idle.as_mut(), if !is_closing => {
-                if activity.is_idle_since(&mut seen) {
-                    connection.as_mut().graceful_shutdown();
-                    is_closing = true;
-                }
-                let deadline = tokio::time::Instant::now() + bounds.idle_timeout;
-                idle.as_mut().reset(deadline);
-            }
-            () = &mut stalled => break Err("the client stopped reading a response".into()),
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
     lasting.answers.afterwards(shutdown).await;
+}
+
+/// What happens to a connection besides its requests.
+enum ConnectionEvent {
+    Draining,
+    Closing,
+    IdleTimeout,
+    /// A response of HTTP/2 does not move. On HTTP/1.1 the stream itself notices that.
+    Stalled,
+}
+
+/// Each is polled when it is woken, not with every request: that would cost as much as a decision.
+type ConnectionEvents<'a> =
+    FuturesUnordered<Pin<Box<dyn Future<Output = ConnectionEvent> + Send + 'a>>>;
+
+async fn after(happened: impl Future<Output = ()>, event: ConnectionEvent) -> ConnectionEvent {
+    happened.await;
+    event
 }
 
 /// What the requests of one connection share.
