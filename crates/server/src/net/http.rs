@@ -77,6 +77,9 @@ pub(crate) trait Answers: Send + Sync + 'static {
         + Send
         + 'static;
 
+    /// Whether a request may turn an HTTP/1.1 connection into a tunnel. Nothing polls the coalescer of a tunnel.
+    const MAY_UPGRADE: bool = false;
+
     /// The future should not hold the request itself: every layer that wraps it would move it once more.
     fn answer(
         &self,
@@ -121,8 +124,8 @@ pub(crate) async fn serve<A: Answers>(
     let caller = Caller { peer, is_tls: stream.is_tls(), activity: activity.clone() };
     let timeouts = Timeouts { head: bounds.head_timeout, write: bounds.write_timeout };
     let timed = TimedStream::new(stream, activity.clone(), timeouts);
-    // HTTP/1.1 has one response at a time: there is nothing to coalesce.
-    let stream = WriteCoalescer::only_if(timed, TimedStream::is_http2);
+    let coalesces = if A::MAY_UPGRADE { TimedStream::is_http2 } else { |_: &TimedStream| true };
+    let stream = WriteCoalescer::only_if(timed, coalesces);
     // One `Arc` for all three: one reference count per request.
     let session = Arc::new(Session { answers, caller, shutdown: shutdown.clone() });
     let lasting = session.clone();

@@ -67,6 +67,7 @@ struct ProxyAnswers {
 
 impl Answers for ProxyAnswers {
     type Body = ResponseBody;
+    const MAY_UPGRADE: bool = true;
 
     async fn answer(&self, request: Request<Incoming>, caller: &Caller) -> Response<ResponseBody> {
         let answered = match Trace::from_headers(request.headers()) {
