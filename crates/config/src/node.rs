@@ -169,7 +169,7 @@ impl<'a> Cursor<'a> {
         self.report.problems.borrow().len()
     }
 
-    /// Adds a problem. There is no value.
+    /// Adds a problem, and returns `None`.
     pub fn reject<T>(&self, message: impl fmt::Display) -> Option<T> {
         self.report(message);
         None

@@ -57,7 +57,7 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
         false
     }
 
-    /// The same with fewer units: what was exact stays so.
+    /// The same limit with fewer units. Its times stay exact.
     fn with_units(&self, units: u64) -> Self;
 
     /// The limit with `units`, from 1 to all of them, in force.

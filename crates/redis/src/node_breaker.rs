@@ -83,6 +83,7 @@ impl NodeBreaker {
         }
     }
 }
+
 impl BreakerTarget for NodeBreaker {
     fn switch(&self) -> &BreakerSwitch {
         &self.switch

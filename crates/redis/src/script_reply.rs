@@ -46,7 +46,8 @@ pub(crate) enum ScriptReply {
 }
 
 impl Expects {
-    /// Reads the answer from numbers, and texts where there is no number. An outer error means that the numbers do not fit, and so neither will those after them.
+    /// Reads the answer from numbers, and texts where there is no number. An outer error means that the numbers do not
+    /// fit, and so neither will those after them.
     pub(crate) fn read(
         &self,
         numbers: &mut impl Iterator<Item = Result<i64, String>>,

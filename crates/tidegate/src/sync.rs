@@ -1,5 +1,5 @@
-//! How locks are taken, and the atomics of the lock-free parts. `loom/` compiles those parts with a room of the same name that holds
-//! loom's.
+//! How locks are taken, and the atomics of the lock-free parts. `loom/` compiles those parts with a module of the same
+//! name that holds loom's.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

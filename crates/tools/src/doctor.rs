@@ -6,7 +6,6 @@
 //! - `script` runs the scripts through the real client.
 
 mod checks;
-mod clock;
 mod collect;
 mod connection;
 mod facts;
@@ -17,6 +16,7 @@ mod print;
 mod scan;
 mod script;
 mod server;
+mod timing;
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;

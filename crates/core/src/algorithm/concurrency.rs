@@ -93,7 +93,7 @@ impl Concurrency {
         Duration::from_micros(self.lease_us)
     }
 
-    /// The others' word for it.
+    /// The lease, under the name that the other algorithms use.
     pub(crate) const fn period(&self) -> Duration {
         self.lease()
     }

@@ -128,7 +128,7 @@ pub(crate) async fn serve<A: Answers>(
     let stream = WriteCoalescer::only_if(timed, coalesces);
     // One `Arc` for all three: one reference count per request.
     let session = Arc::new(Session { answers, caller, shutdown: shutdown.clone() });
-    let lasting = session.clone();
+    let session_after = session.clone();
     let service = service_fn(move |request| {
         let session = session.clone();
         session.caller.activity.begin();
@@ -173,7 +173,7 @@ pub(crate) async fn serve<A: Answers>(
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");
     }
-    lasting.answers.afterwards(shutdown).await;
+    session_after.answers.afterwards(shutdown).await;
 }
 
 /// What happens to a connection besides its requests.

@@ -3,8 +3,8 @@
 //! HTTP/2 flushes whenever it looks for the next request. Sixty requests from one read would cause sixty writes, and a
 //! write costs more than a decision. So a flush only marks bytes as ready.
 //!
-//! They are sent with the next poll, which is requested at once: connections that are ready come first. A client of
-//! many connections on this machine then wakes up once for all responses, instead of once for each. With 50
+//! They are sent with the next poll, which is requested at once. Other connections that are ready are polled before it. A
+//! client of many connections on this machine then wakes up once for all responses, instead of once for each. With 50
 //! connections that is 3 % more requests, and a p99 that is a quarter lower.
 
 use std::future::poll_fn;
@@ -62,12 +62,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WriteCoalescer<S> {
     /// Polls a connection over this stream, and sends what it has written.
     pub(crate) async fn drive<C: Future>(&self, mut connection: Pin<&mut C>) -> C::Output {
         poll_fn(|cx| {
-            // From the poll before.
-            self.coalesced().drive(cx);
+            // What the last poll has written.
+            self.coalesced().send_waiting(cx);
             let polled = connection.as_mut().poll(cx);
             let mut coalesced = self.coalesced();
             if polled.is_ready() {
-                coalesced.drive(cx);
+                coalesced.send_waiting(cx);
             } else if !coalesced.waiting.is_empty() && !coalesced.is_blocked {
                 cx.waker().wake_by_ref();
             }
@@ -83,7 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WriteCoalescer<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Coalesced<S> {
-    fn drive(&mut self, cx: &mut Context<'_>) {
+    fn send_waiting(&mut self, cx: &mut Context<'_>) {
         let sent = self.send(cx);
         self.is_blocked = sent.is_pending();
         if let Poll::Ready(Err(error)) = sent {
@@ -121,7 +121,7 @@ impl<S: AsyncWrite + Unpin> Coalesced<S> {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    fn has_failed(&mut self) -> io::Result<()> {
+    fn take_error(&mut self) -> io::Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 }
@@ -133,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WriteCoalescer<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut coalesced = self.coalesced();
-        coalesced.has_failed()?;
+        coalesced.take_error()?;
         Pin::new(&mut coalesced.stream).poll_read(cx, buf)
     }
 }
@@ -145,14 +145,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteCoalescer<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut coalesced = self.coalesced();
-        coalesced.has_failed()?;
+        coalesced.take_error()?;
         coalesced.write(cx, buf)
     }
 
     /// Coalesced bytes are sent with the next poll.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut coalesced = self.coalesced();
-        coalesced.has_failed()?;
+        coalesced.take_error()?;
         if coalesced.waiting.is_empty() {
             return Pin::new(&mut coalesced.stream).poll_flush(cx);
         }
@@ -161,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WriteCoalescer<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut coalesced = self.coalesced();
-        coalesced.has_failed()?;
+        coalesced.take_error()?;
         ready!(coalesced.send(cx))?;
         Pin::new(&mut coalesced.stream).poll_shutdown(cx)
     }

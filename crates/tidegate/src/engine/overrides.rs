@@ -270,7 +270,7 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         let reply =
             state.stores.plain.store.extensions().change_override(change, state.clock.now());
         let changed = reply.then(|changed| changed.map_err(OverrideError::Store));
-        // Changed it is, also if it cannot be loaded now: the next refresh will.
+        // The change holds even if this refresh fails: the next one loads it.
         changed.and_then(move |changed| state.refresh().then(move |_| then(changed)))
     }
 }

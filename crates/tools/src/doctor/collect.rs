@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use redis::{Cmd, Value, cmd, pipe};
 use tidegate::{Clock, SystemClock};
 
-use super::clock::time_each;
 use super::connection::Connection;
 use super::facts::{Facts, Fields, Role, Skew, SlowLog};
 use super::server::RedisServer;
+use super::timing::time_each;
 use super::{Requirements, permissions, scan};
 
 /// The settings that are read, one at a time as Redis before 7 needs it. Never `*`, which would fetch passwords.

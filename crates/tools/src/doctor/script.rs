@@ -9,8 +9,8 @@ use tidegate::{
 };
 
 use super::checks::{script_failed, script_times};
-use super::clock::time_each;
 use super::finding::Finding;
+use super::timing::time_each;
 use tidegate::driver::{StoreDrivers, StoreOptions};
 
 /// One of each kind of state.

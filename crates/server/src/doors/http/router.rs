@@ -103,7 +103,7 @@ fn decode(name: &str, value: &str) -> Result<String, Problem> {
     Ok(decoded.into_owned())
 }
 
-/// The answer to HEAD: the head of what GET gets. A handler's stream ends here.
+/// The answer to HEAD: the head of what GET gets. The stream of a handler is dropped.
 fn without_body(response: Response<ApiBody>) -> Response<ApiBody> {
     let (mut head, body) = response.into_parts();
     if let Some(length) = body.size_hint().exact() {

@@ -15,10 +15,18 @@ pub(in crate::replay) struct LogTime {
 /// `10/Oct/2026:13:55:36 -0700`.
 pub(super) fn common(text: &str) -> Result<LogTime, LineError> {
     let read = || {
-        let at = Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", text).ok()?;
+        let written = Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", text).ok();
+        let at = written.or_else(|| other_offset(text))?;
         instant(at, text.get(18..20)?, false)
     };
     read().ok_or_else(|| LineError::bad("time", text))
+}
+
+/// `+02:00` or `Z` instead of `+0200`.
+fn other_offset(text: &str) -> Option<Timestamp> {
+    let (clock, offset) = text.rsplit_once(' ')?;
+    let offset = if matches!(offset, "Z" | "z") { "+00:00" } else { offset };
+    Timestamp::strptime("%d/%b/%Y:%H:%M:%S %:z", format!("{clock} {offset}")).ok()
 }
 
 /// The same, or `2026-10-10T13:55:36.123Z`, or seconds since 1970 (or milliseconds, and so on, if there are too many).
@@ -31,10 +39,17 @@ pub(super) fn any(text: &str) -> Result<LogTime, LineError> {
     found.ok_or_else(|| LineError::bad("time", text))
 }
 
-/// Some servers write a space before the offset, or no offset.
+/// Some servers write a space before the offset, or no offset, or more digits than jiff reads.
 fn rfc_3339(text: &str) -> Option<LogTime> {
     let (day, time) = text.split_at_checked(11)?;
-    let time = time.replacen(' ', "", 1);
+    let mut time = time.replacen(' ', "", 1);
+    if time.contains(',') {
+        return None;
+    }
+    if let Some(dot) = time.find('.') {
+        let digits = time[dot + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        time.replace_range(dot + 1 + digits.min(9)..dot + 1 + digits, "");
+    }
     let zone = if time.contains(['Z', 'z', '+', '-']) { "" } else { "Z" };
     let at = format!("{day}{time}{zone}").parse().ok()?;
     instant(at, text.get(17..19)?, time.contains('.'))
