@@ -1,6 +1,7 @@
 //! Finds the handler of a request by its path and method.
 //!
-//! Not axum's router: its boxes and extensions for each request took a tenth of the door's throughput.
+//! Not axum's router: its boxes and extensions were half of all allocations of a request, and took 4 to 12 % of the door's
+//! throughput.
 
 use std::future::ready;
 use std::pin::Pin;
