@@ -54,11 +54,16 @@ pub(crate) enum Record {
     Never,
 }
 
-impl<'s, 'q> Question<'s, 'q> {
+impl Record {
     /// Only a take is recorded: a peek, a refund or a reset decides nothing.
+    const fn for_op(op: Op) -> Self {
+        if matches!(op, Op::Take) { Self::Always } else { Self::Never }
+    }
+}
+
+impl<'s, 'q> Question<'s, 'q> {
     pub(crate) const fn new(policy: Handle<'s>, key: Key<'q>, cost: u64, op: Op) -> Self {
-        let record = if matches!(op, Op::Take) { Record::Always } else { Record::Never };
-        Self { policy, key, cost, op, limit: None, record }
+        Self { policy, key, cost, op, limit: None, record: Record::for_op(op) }
     }
 
     fn asked(&self) -> Asked<'s, 'q> {
@@ -279,11 +284,10 @@ impl<'s> Call<'s> {
         op: Op,
         answer: Result<GivenAnswer, CheckError>,
     ) -> Result<Decision, Unanswered> {
-        let record = if op == Op::Take { Record::Always } else { Record::Never };
         let counters = self.service.metrics.by_request();
         let asked = Asked { name: BY_REQUEST, counters, key: Key::One(key), cost };
         let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
-        self.record(record, &asked, outcome);
+        self.record(Record::for_op(op), &asked, outcome);
         answer.map(|it| it.decision).map_err(|error| Unanswered::new(self.in_force, error))
     }
 
