@@ -5,7 +5,7 @@
 local kept_back = {
   ["connection"] = true, ["content-length"] = true, ["transfer-encoding"] = true, ["expect"] = true, ["host"] = true,
   ["upgrade"] = true, ["te"] = true, ["trailer"] = true, ["keep-alive"] = true,
-  ["forwarded"] = true, ["x-original-uri"] = true, ["x-original-method"] = true,
+  ["forwarded"] = true, ["x-original-uri"] = true, ["x-original-url"] = true, ["x-original-method"] = true,
 }
 
 core.register_action("tidegate", { "http-req" }, function(txn)

@@ -2,10 +2,11 @@
 //!
 //! The peer is one `EVALSHA` per check of a minimal GCRA script (`bare.lua`), driven by `redis-benchmark`. Rounds
 //! alternate, so that noise affects both; figures are medians, and a ratio is the median of the rounds' ratios.
-//! `ONLY=library` runs only the comparison with the redis crate.
+//! `ONLY=library` runs only the comparison with the redis crate, `ONLY=worst` only the worst case of each script.
 
 mod library;
 mod server;
+mod worst_case;
 
 use std::process::Command;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ fn main() {
         return runtime.block_on(library::compare());
     }
     let server = Server::start();
+    if std::env::var("ONLY").is_ok_and(|only| only == "worst") {
+        return runtime.block_on(worst_case::measure(&server));
+    }
     let bare = server.cli(&["SCRIPT", "LOAD", include_str!("bare.lua")]);
     runtime.block_on(async {
         throughput(&server, &bare).await;
@@ -41,6 +45,7 @@ fn main() {
         leased(&server).await;
         blocked(&server).await;
         algorithms(&server).await;
+        worst_case::measure(&server).await;
         library::compare().await;
     });
 }

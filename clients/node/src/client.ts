@@ -107,7 +107,7 @@ export class Tidegate {
     return this.#withFallback(call, options, (outcome) => fallback.permit(policy, outcome));
   }
 
-  /** Releases a permit. Releasing twice is safe. */
+  /** Releases a permit: false if it was not held any more. Releasing twice is safe. */
   async release(policy: string, key: Key, permit: string, options: CallOptions = {}): Promise<boolean> {
     checkOptions(options, CALL);
     text('permit', permit);

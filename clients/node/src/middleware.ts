@@ -133,7 +133,14 @@ function retryAfterSeconds({ headers, retryAfterMs }: Decision): number | null {
   if (seconds > 0) {
     return seconds;
   }
-  return retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs / 1000));
+  return retryAfterMs === null ? null : jittered(Math.max(1, Math.ceil(retryAfterMs / 1000)));
+}
+
+/** Up to a fifth more, as the server adds it. A fifth of less than 5 s is less than 1 s: there, some get a whole one. */
+function jittered(seconds: number): number {
+  return seconds + (seconds < 5
+    ? Number(Math.random() * 10 < seconds)
+    : Math.floor(Math.random() * (Math.floor(seconds / 5) + 1)));
 }
 
 function retryHint(retryAfter: number | null): string {

@@ -20,7 +20,14 @@ use tidegate_redis::RedisDriver;
 use crate::cli::{Cli, Command};
 
 /// The stores that URLs can name.
-const STORES: StoreDrivers = StoreDrivers(&[&MemoryDriver, &RedisDriver]);
+const STORES: StoreDrivers = StoreDrivers(&[
+    &MemoryDriver,
+    &RedisDriver,
+    #[cfg(feature = "postgres")]
+    &tidegate_postgres::PostgresDriver,
+    #[cfg(feature = "memcached")]
+    &tidegate_memcached::MemcachedDriver,
+]);
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

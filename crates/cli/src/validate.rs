@@ -1,12 +1,12 @@
 //! `tidegate validate`: checks configuration files.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
 
-use tidegate_config::{Config, Problem, Problems};
+use tidegate_config::{Config, Problem, Problems, forgotten};
 use tidegate_tools::{ERROR, Failure, OK, print};
 
 const EXAMPLES: &str = "\
@@ -14,10 +14,12 @@ Examples:
   tidegate validate tidegate.yaml
   tidegate validate conf/*.yaml
   tidegate validate --json tidegate.yaml | jq -r '.[].message'
+  tidegate validate new.yaml --against tidegate.yaml      what does a reload forget?
 
 Every problem is a line: file:line:column: what was expected. Nothing is opened or
 connected to; environment variables in the files must be set. A valid setting that
-will not work well, like a limit that will oscillate, is a warning.
+will not work well, like a limit that will oscillate, is a warning, and so is what a
+reload from the file of --against would forget.
 
 Exit codes: 0 all files are valid, 1 a file has problems, 64 usage.";
 
@@ -28,6 +30,9 @@ pub(crate) struct ValidateArgs {
     /// The files to check
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    /// The file that is in force now: warns about counters that a reload to FILE would forget
+    #[arg(long, value_name = "OLD")]
+    against: Option<PathBuf>,
     /// Print the problems as a JSON array
     #[arg(long)]
     json: bool,
@@ -43,15 +48,36 @@ struct FileProblem<'a> {
 
 /// Checks the files; exits with 1 if one has a problem.
 pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
+    if args.against.is_some() && args.files.len() > 1 {
+        return Err(Failure::usage("`--against` compares with one file: expected one FILE"));
+    }
     let mut problems = Vec::new();
+    let old = args.against.as_ref().map(|old| Config::read(old, crate::STORES));
+    let old = old.transpose().unwrap_or_else(|found| {
+        problems.push(found);
+        None
+    });
     for file in &args.files {
         match Config::read(file, crate::STORES) {
-            Ok(config) => warn(&Problems::new(file, config.warnings)),
+            Ok(config) => {
+                if let Some(old) = &old {
+                    warn_of_reload(file, old, &config);
+                }
+                warn(&Problems::new(file, config.warnings));
+            }
             Err(found) => problems.push(found),
         }
     }
     report(args, &problems)?;
     Ok(ExitCode::from(if problems.is_empty() { OK } else { ERROR }))
+}
+
+/// What a reload from the old configuration would forget.
+fn warn_of_reload(file: &Path, old: &Config, new: &Config) {
+    for forgotten in forgotten(old, new, crate::STORES) {
+        // A closed pipe does not change the exit code.
+        let _ = writeln!(io::stderr(), "warning: {}: {forgotten}", file.display());
+    }
 }
 
 /// Warnings do not change the exit code.

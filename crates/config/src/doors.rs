@@ -13,9 +13,9 @@ use super::text::{self, Dialect, Legacy, OneOrMany};
 use crate::envoy::{AnswerStyle, Shadow};
 use crate::plan::{Follows, Plan};
 use crate::secret::checked_token;
-use tidegate_core::text::unknown_policy;
+use tidegate_core::text::{printable, unknown_policy};
 use tidegate_core::{Algorithm, LimitSpec};
-use tidegate_request::{BadMatch, CountedBy, KeyParts, Match, Route, Routes};
+use tidegate_request::{Authority, BadMatch, Case, CountedBy, KeyParts, Match, Route, Routes};
 
 /// Enough for a load balancer that checks twice a second.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ pub struct DoorRules {
     pub trusted_proxies: Vec<Cidr>,
     /// The token of admin calls. `None`: only local clients may make them.
     pub admin_token: Option<SecretSource>,
+    /// Names of the API, beside `localhost` and addresses.
+    pub own_hosts: Vec<String>,
     pub headers: Headers,
     /// Whether the dashboard shows keys in clear text.
     pub shows_keys: bool,
@@ -64,6 +66,8 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
         None => (ClientIp::new(), Vec::new()),
     };
     let admin_token = file.admin.as_ref().and_then(|it| token(it, &top.field("admin")));
+    let own_hosts = file.admin.as_ref().map(|it| own_hosts(it, &top.field("admin").field("hosts")));
+    let own_hosts = own_hosts.unwrap_or_default();
     let headers = file
         .headers
         .as_ref()
@@ -76,6 +80,7 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
         client_ip,
         trusted_proxies,
         admin_token,
+        own_hosts,
         headers,
         shows_keys: keys == Some(text::KeysShown::Shown),
         drain,
@@ -171,7 +176,11 @@ fn route(
             cursor.field("key").report(message);
         }
     }
-    let matched = Match { path, methods: &methods, host };
+    let case = match text.case {
+        Some(text::Case::Insensitive) => Case::Insensitive,
+        Some(text::Case::Sensitive) | None => Case::Sensitive,
+    };
+    let matched = Match { path, methods: &methods, host, case };
     let has_key = !matches!(key, Some(None));
     let route = Route::new(matched, &text.policy, key.flatten(), text.cost.unwrap_or(1));
     let report = |bad: &BadMatch| cursor.field("match").field(bad.field).report(bad);
@@ -228,6 +237,17 @@ fn token(text: &text::Admin, cursor: &Cursor<'_>) -> Option<SecretSource> {
         cursor.field("token").accept(checked_token(&token.0));
     }
     token
+}
+
+/// The names, in their one spelling.
+fn own_hosts(text: &text::Admin, cursor: &Cursor<'_>) -> Vec<String> {
+    let host = |(index, text): (usize, &String)| {
+        let authority = Authority::read(text.as_bytes()).ok().filter(|it| it.port().is_none());
+        let expected = || format!("`{}` is not a host without a port", printable(text));
+        let authority = cursor.item(index).accept(authority.ok_or_else(expected))?;
+        Some(authority.host().to_owned())
+    };
+    text.hosts.iter().enumerate().filter_map(host).collect()
 }
 
 fn headers(text: &text::Headers, cursor: &Cursor<'_>) -> Headers {

@@ -25,11 +25,13 @@ pub mod import;
 mod listen;
 mod node;
 mod overrides;
+mod per_client;
 pub mod plan;
 mod policy;
 mod problem;
 pub mod proxy;
 mod reference;
+mod reload;
 mod safe_integer;
 mod schema;
 mod secret;
@@ -53,13 +55,15 @@ pub use self::address::Address;
 pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
 pub use self::envoy::{AnswerStyle, Rls, Shadow};
-pub use self::listen::Listener;
+pub use self::listen::{Listener, short_password};
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
+pub use self::per_client::PerClient;
 pub use self::policy::limit_from_line;
 use self::problem::Report;
 pub use self::problem::{Position, Problem, Problems};
 pub use self::reference::table as reference;
+pub use self::reload::{Forgotten, forgotten};
 pub use self::safe_integer::SafeInteger;
 use self::schema::SCHEMA;
 pub use self::schema::for_editors as schema_for_editors;
@@ -169,8 +173,10 @@ impl Config {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }
         let listen = listen::listeners(file, &top.field("listen"));
+        let store = store::store(file.store.as_ref(), stores, &top.field("store"));
+        store::check_policies(&store, stores, &policies, &top.field("policies"));
         Self {
-            store: store::store(file.store.as_ref(), stores, &top.field("store")),
+            store,
             proxy: proxy::proxy(file, listen.contains_key(&Door::Proxy), top),
             listen,
             key_prefix: key_prefix(file, &top.field("key_prefix")),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::address::Address;
 use super::door::Door;
 use super::node::Cursor;
-use super::secret::SecretSource;
+use super::per_client::PerClient;
+use super::secret::{SecretSource, TOKEN_BYTES_MIN};
 use super::text::{self, DoorOptions, TlsFiles};
 
 const NO_TRUSTED_PROXY: &str = "is accepted from trusted proxies only, and there are none, so that every connection would \
@@ -19,14 +20,22 @@ pub struct Listener {
     /// Whether each connection starts with a PROXY protocol header.
     pub proxy_protocol: bool,
     pub connections_max: Option<usize>,
+    /// The most connections of one client.
+    pub per_client: PerClient,
     /// The password that clients must send first.
     pub password: Option<SecretSource>,
 }
 
 impl Listener {
     pub fn on(address: Address) -> Self {
-        let (tls, proxy_protocol, connections_max, password) = (None, false, None, None);
-        Self { address, tls, proxy_protocol, connections_max, password }
+        Self {
+            address,
+            tls: None,
+            proxy_protocol: false,
+            connections_max: None,
+            per_client: PerClient::default(),
+            password: None,
+        }
     }
 
     /// Whether it accepts the PROXY protocol from trusted proxies only. Over a Unix socket every peer is trusted.
@@ -70,6 +79,7 @@ fn listen(text: &text::Door, cursor: &Cursor<'_>) -> Option<Listener> {
                 tls: options.tls.clone(),
                 proxy_protocol: options.proxy_protocol.unwrap_or(false),
                 connections_max: options.max_connections.and_then(|max| usize::try_from(max).ok()),
+                per_client: options.per_client.into(),
                 password: password(options, cursor),
             })
         }
@@ -82,5 +92,18 @@ fn password(options: &DoorOptions, cursor: &Cursor<'_>) -> Option<SecretSource> 
     if matches!(&password, Some(SecretSource::Given(password)) if password.0.is_empty()) {
         cursor.field("password").report("is empty: set it, or remove the key");
     }
+    if let Some(SecretSource::Given(password)) = &password
+        && let Some(warning) = short_password(password.0.len())
+    {
+        cursor.field("password").warn(warning);
+    }
     password
+}
+
+/// The warning for a password that can be guessed. It does not repeat the password.
+pub fn short_password(bytes: usize) -> Option<String> {
+    let is_short = (1..TOKEN_BYTES_MIN).contains(&bytes);
+    is_short.then(|| {
+        format!("is shorter than {TOKEN_BYTES_MIN} bytes: it can be guessed; take a longer one")
+    })
 }

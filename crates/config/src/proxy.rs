@@ -46,6 +46,7 @@ pub fn proxy(file: &text::File, is_open: bool, top: &Cursor<'_>) -> Option<Setti
     ] {
         *field = given.and_then(|given| usize::try_from(given).ok()).unwrap_or(*field);
     }
+    settings.per_client = text.per_client.into();
     settings.shed_status = shed_status(text.shed_status.map(Into::into), &cursor);
     settings.health =
         text.health.as_ref().and_then(|health| check(health, &cursor.field("health")));

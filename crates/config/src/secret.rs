@@ -25,7 +25,7 @@ impl fmt::Debug for Secret {
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The fewest bytes of a token that cannot be guessed.
-const TOKEN_BYTES_MIN: usize = 16;
+pub(crate) const TOKEN_BYTES_MIN: usize = 16;
 
 /// Checks a token for the `Authorization` header. An error does not repeat the token.
 pub fn checked_token(token: &str) -> Result<&str, &'static str> {

@@ -1,10 +1,11 @@
 //! Which store, and how it is treated.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate::driver::{StoreDrivers, normalized};
-use tidegate::{BreakerOptions, deadline};
+use tidegate::driver::{StoreDriver, StoreDrivers, normalized};
+use tidegate::{BreakerOptions, Policy, deadline};
 
 use super::amount::time;
 use super::node::Cursor;
@@ -90,6 +91,25 @@ fn breaker(text: &text::BreakerOptions, cursor: &Cursor<'_>) -> BreakerOptions {
     options.min_calls = text.min_calls.unwrap_or(options.min_calls);
     options.good_probes = text.good_probes.unwrap_or(options.good_probes);
     options
+}
+
+/// Reports policies that the store cannot count. A URL in a file is not read here: such a policy then fails at each check.
+pub(crate) fn check_policies(
+    store: &StoreChoice,
+    stores: StoreDrivers,
+    policies: &BTreeMap<String, Policy>,
+    cursor: &Cursor<'_>,
+) {
+    let SecretSource::Given(url) = &store.url else { return };
+    if !stores.find(&url.0).is_ok_and(StoreDriver::counts_one_identifier_per_step) {
+        return;
+    }
+    for (name, _) in policies.iter().filter(|(_, policy)| policy.counts_several_identifiers()) {
+        cursor.field(name).report(
+            "has limits on several identifiers, which this store cannot change in one step: give them \
+             the same `key`, or use Redis, PostgreSQL or memory",
+        );
+    }
 }
 
 /// The URL as stores know it. Nothing of a bad one is repeated: it may hold a password.

@@ -21,7 +21,7 @@ pub(crate) use self::adaptive::{
     Level, Priority, Ramp, RampWord, Smoothing, SourceOptions, SourceWord,
 };
 pub(crate) use self::doors::{
-    Admin, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
+    Admin, Case, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
 };
 pub(crate) use self::limit::Member;
 pub use self::listen::TlsFiles;
@@ -31,7 +31,7 @@ pub(crate) use self::policy::{
 };
 pub use self::proxy::{Balance, HostHeader};
 pub(crate) use self::proxy::{Health, Proxy};
-pub(crate) use self::scalar::{OneOrMany, Span};
+pub(crate) use self::scalar::{OffWord, OneOrMany, PerClient, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 
 /// The configuration of tidegate.

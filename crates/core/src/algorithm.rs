@@ -57,6 +57,10 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
         false
     }
 
+    fn script_work(&self) -> u64 {
+        1
+    }
+
     /// The same limit with fewer units. Its times stay exact.
     fn with_units(&self, units: u64) -> Self;
 

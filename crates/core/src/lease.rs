@@ -6,6 +6,7 @@
 //! `[a, b]`. Where the bound is one of windows or slots, a lease ends with the one that pays for it instead, and
 //! nothing is taken off.
 
+mod backoff;
 mod demand;
 mod held;
 mod message;

@@ -292,6 +292,18 @@ impl State {
     }
 }
 
+impl AsRef<Self> for State {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl AsMut<Self> for State {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
 impl Arrival {
     /// The first whole microsecond at or after this instant.
     pub const fn end_us(&self) -> u64 {

@@ -80,6 +80,25 @@ fn distance(from: &str, to: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
+/// The bytes that a text with `%41` for `A` stands for. `None` if a `%` is not followed by two hex digits.
+///
+/// ```
+/// use tidegate_core::text::percent_decoded;
+///
+/// assert_eq!(percent_decoded("p%40ss").as_deref(), Some(&b"p@ss"[..]));
+/// assert_eq!(percent_decoded("50%"), None);
+/// ```
+pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, plain) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend_from_slice(plain.as_bytes());
+    }
+    Some(bytes)
+}
+
 /// A rate as people write it, in the largest unit that is exact: `100/min`, `30/90s`.
 ///
 /// ```

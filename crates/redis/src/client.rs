@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate::driver::{CallTimes, NetworkStats};
+use tidegate::store_kit::NetworkCounters;
 use tidegate::{BreakerOptions, Replicas, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -17,10 +18,9 @@ use crate::endpoint::Topology;
 use crate::error;
 use crate::node::{Node, NodeContext, NodeHandle};
 use crate::node_breaker::NodeBreakerStatus;
-use crate::queue::{Pending, ReplyReceiver, ScriptResult, received};
+use crate::queue::{Pending, ReplyReceiver, ScriptResult, UnusedGrant, received};
 use crate::script_request::ScriptRequest;
 use crate::sentinel::{self, Sentinels};
-use crate::stats::Counters;
 use crate::url::RedisUrl;
 
 /// Connection pools for requests that replicas have to confirm: while one is blocked by a `WAIT`, another is free. A
@@ -52,7 +52,7 @@ struct Inner {
     options: Options,
     /// How long replicas have to confirm, on top of the deadline.
     extra: Duration,
-    counters: Arc<Counters>,
+    counters: Arc<NetworkCounters>,
     runtime: Handle,
 }
 
@@ -102,7 +102,7 @@ impl Client {
     fn with(
         options: Options,
         deadline: Duration,
-        counters: Arc<Counters>,
+        counters: Arc<NetworkCounters>,
         runtime: Handle,
         replicas: Option<Replicas>,
     ) -> Self {
@@ -130,7 +130,12 @@ impl Client {
 
     /// When a decision that begins now has to be made.
     pub(crate) fn due(&self) -> Instant {
-        Instant::now() + self.deadline + self.inner.extra
+        Instant::now() + self.deadline()
+    }
+
+    /// How long a decision may take, with what replicas have for it.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline + self.inner.extra
     }
 
     /// Sends the request before it returns; the future only waits for the reply. An early failure is returned at once.
@@ -138,10 +143,11 @@ impl Client {
         &self,
         request: ScriptRequest,
         due: Instant,
+        unused: Option<UnusedGrant>,
     ) -> Result<impl Future<Output = ScriptResult> + Send + 'static, StoreError> {
         let Inner { first, others, .. } = &*self.inner;
         let less = |a, b: _| if Pool::load(b) < Pool::load(a) { b } else { a };
-        let mut answer = others.iter().fold(first, less).push(request, due);
+        let mut answer = others.iter().fold(first, less).push(request, due, unused);
         let early = match answer.try_recv() {
             Ok(early) => Some(early?),
             Err(TryRecvError::Empty) => None,
@@ -198,7 +204,7 @@ impl Pool {
     pub(crate) fn start(
         topology: Topology,
         access: &Access,
-        counters: Arc<Counters>,
+        counters: Arc<NetworkCounters>,
         replicas: Option<Replicas>,
         breaker: Option<BreakerOptions>,
     ) -> Self {
@@ -240,21 +246,26 @@ impl Pool {
         }
     }
 
-    pub(crate) fn push(&self, request: ScriptRequest, due: Instant) -> ReplyReceiver {
+    pub(crate) fn push(
+        &self,
+        request: ScriptRequest,
+        due: Instant,
+        unused: Option<UnusedGrant>,
+    ) -> ReplyReceiver {
+        let slot = match &self.route {
+            Route::Node(_) => 0,
+            Route::Cluster(_) => request.slot(),
+        };
+        let (pending, answer) = Pending::new(request, slot, due, self.busy.clone());
+        let pending = pending.with_unused(unused);
         match &self.route {
             Route::Node(node) => {
-                let (pending, answer) = Pending::new(request, 0, due, self.busy.clone());
                 // While there is a client, only the end of its runtime closes its queue.
                 let refused = node.push(pending, &self.shared.counters);
                 Pending::fail_all(refused, &error::runtime_ended());
-                answer
             }
-            Route::Cluster(cluster) => {
-                let slot = request.slot();
-                let (pending, answer) = Pending::new(request, slot, due, self.busy.clone());
-                cluster.push(pending);
-                answer
-            }
+            Route::Cluster(cluster) => cluster.push(pending),
         }
+        answer
     }
 }

@@ -1,46 +1,39 @@
 //! Names of keys in Redis: `PREFIX:{tag}:policy:…`.
 //!
-//! The tag in braces decides the node of a cluster. It is the identifier where all limits of a request count the same
-//! one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are together, or the
-//! name that several policies share, so that all of theirs are.
+//! A key is the identifier, the policy and the limit: `tg:{7:user-42}:api:a`, or with the limit's name
+//! `tg:{7:user-42}:plan:second:a`. It depends on nothing else, so that a limit keeps its counters whatever is added to
+//! its policy or removed from it.
 //!
-//! | the limits count | key |
+//! In a cluster the tag in braces decides the node. There it is the identifier only where all limits of a request count
+//! the same one, so that identifiers spread over the cluster; otherwise it is the policy, so that its limits are
+//! together, or the name that several policies share, so that all of theirs are.
+//!
+//! | in a cluster, the limits count | key |
 //! |---|---|
-//! | one identifier | `tg:{7:user-42}:api:a`, or with the limit's name `tg:{7:user-42}:plan:second:a` |
+//! | one identifier | as above |
 //! | several | `tg:{=signup}:ip:9:127.0.0.1:a` |
 //! | under a shared tag | `tg:{@edge}:api::7:user-42:a`, `tg:{@edge}:signup:ip:9:127.0.0.1:a` |
 //!
 //! What comes from outside has its length before it, so that no two spell the same key; what is long or not plain
 //! text is hashed. The last letter is the kind of state: a policy whose algorithm changes starts from nothing.
 
-use std::fmt;
-use std::hash::Hasher;
 use std::ops::Range;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use tidegate::store_kit::KeyText;
 use tidegate::{KeyedLimit, Scope};
 
-/// Identifiers longer than this are hashed.
-const PLAIN_MAX: usize = 64;
-
 /// Makes the names of keys.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: String,
-    /// Of the hash of identifiers that cannot stand for themselves. The same on every node of a fleet.
-    secret: [u8; 16],
-}
-
-impl fmt::Debug for Keys {
-    /// Without the secret: with it, one could make identifiers that share a key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
+    /// Whether the keys of one request need one tag.
+    in_cluster: bool,
+    text: KeyText,
 }
 
 impl Keys {
-    pub(crate) fn new(prefix: &str, secret: [u8; 16]) -> Self {
-        Self { prefix: prefix.to_owned(), secret }
+    pub(crate) fn new(prefix: &str, secret: [u8; 16], in_cluster: bool) -> Self {
+        Self { prefix: prefix.to_owned(), in_cluster, text: KeyText::new(secret) }
     }
 
     /// Where nodes announce themselves. No other tag is spelt like this: those begin with a length, `#`, `=` or `@`.
@@ -55,13 +48,14 @@ impl Keys {
 
     /// The readings of a scope; different scopes spread over a cluster.
     pub(crate) fn adaptive(&self, scope: &str) -> Vec<u8> {
-        let mut hasher = SipHasher13::new_with_key(&self.secret);
-        hasher.write(scope.as_bytes());
-        let hash = hasher.finish128();
-        format!("{}:{{adaptive:{:016x}{:016x}}}", self.prefix, hash.h1, hash.h2).into_bytes()
+        let mut key = self.open();
+        key.extend_from_slice(b"adaptive:");
+        self.text.hash(&mut key, scope.as_bytes());
+        key.push(b'}');
+        key
     }
 
-    /// One key per limit; those of one request have one tag.
+    /// One key per limit; those of one request have one tag in a cluster.
     pub(crate) fn for_limits<'a>(
         &self,
         limits: impl IntoIterator<Item = &'a KeyedLimit<'a>>,
@@ -69,6 +63,7 @@ impl Keys {
         let of = |keyed: &KeyedLimit<'_>| {
             let letter = keyed.limit.state_letter();
             match keyed.scope.tag() {
+                _ if !self.in_cluster => self.by_identifier(keyed.scope, keyed.key, letter),
                 Some(tag) => self.by_tag(tag, keyed.scope, keyed.key, letter),
                 None if keyed.scope.is_together() => self.by_policy(keyed.scope, keyed.key, letter),
                 None => self.by_identifier(keyed.scope, keyed.key, letter),
@@ -80,12 +75,12 @@ impl Keys {
     /// The key of a limit whose identifier is the tag.
     pub(crate) fn by_identifier(&self, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
         let mut key = self.open();
-        self.identifier(&mut key, identifier);
+        self.text.identifier(&mut key, identifier);
         key.extend_from_slice(b"}:");
-        self.name(&mut key, scope.policy());
+        self.text.name(&mut key, scope.policy());
         if !scope.limit().is_empty() {
             key.push(b':');
-            self.name(&mut key, scope.limit());
+            self.text.name(&mut key, scope.limit());
         }
         close(key, letter)
     }
@@ -93,24 +88,24 @@ impl Keys {
     fn by_policy(&self, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
         let mut key = self.open();
         key.push(b'=');
-        self.name(&mut key, scope.policy());
+        self.text.name(&mut key, scope.policy());
         key.extend_from_slice(b"}:");
-        self.name(&mut key, scope.limit());
+        self.text.name(&mut key, scope.limit());
         key.push(b':');
-        self.identifier(&mut key, identifier);
+        self.text.identifier(&mut key, identifier);
         close(key, letter)
     }
 
     fn by_tag(&self, tag: &str, scope: &Scope, identifier: &[u8], letter: char) -> Vec<u8> {
         let mut key = self.open();
         key.push(b'@');
-        self.name(&mut key, tag);
+        self.text.name(&mut key, tag);
         key.extend_from_slice(b"}:");
-        self.name(&mut key, scope.policy());
+        self.text.name(&mut key, scope.policy());
         key.push(b':');
-        self.name(&mut key, scope.limit());
+        self.text.name(&mut key, scope.limit());
         key.push(b':');
-        self.identifier(&mut key, identifier);
+        self.text.identifier(&mut key, identifier);
         close(key, letter)
     }
 
@@ -120,44 +115,12 @@ impl Keys {
         key.extend_from_slice(b":{");
         key
     }
-
-    /// `7:user-42`, or `#` and a hash: no length begins so.
-    fn identifier(&self, key: &mut Vec<u8>, identifier: &[u8]) {
-        if identifier.len() <= PLAIN_MAX && identifier.iter().all(|byte| is_plain(*byte)) {
-            key.extend_from_slice(identifier.len().to_string().as_bytes());
-            key.push(b':');
-            key.extend_from_slice(identifier);
-        } else {
-            self.hash(key, identifier);
-        }
-    }
-
-    /// A policy's or limit's name, which an operator chose.
-    fn name(&self, key: &mut Vec<u8>, name: &str) {
-        let plain = |byte: u8| is_plain(byte) && !matches!(byte, b':' | b'#' | b'=');
-        if name.len() <= PLAIN_MAX && name.bytes().all(plain) {
-            key.extend_from_slice(name.as_bytes());
-        } else {
-            self.hash(key, name.as_bytes());
-        }
-    }
-
-    fn hash(&self, key: &mut Vec<u8>, bytes: &[u8]) {
-        let mut hasher = SipHasher13::new_with_key(&self.secret);
-        hasher.write(bytes);
-        key.extend_from_slice(format!("#{:032x}", hasher.finish128().as_u128()).as_bytes());
-    }
 }
 
 fn close(mut key: Vec<u8>, letter: char) -> Vec<u8> {
     key.push(b':');
     key.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
     key
-}
-
-/// Printable ASCII without what means something to Redis Cluster or to a shell's eye.
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}' | b'"' | b'\\')
 }
 
 /// The key to probe a node with, in the slot of another key: `tg:{7:user-42}:_tidegate:probe:a`.
@@ -195,7 +158,7 @@ mod tests {
     use super::*;
 
     fn key_of(policy: &str, limit: &str, identifier: &[u8]) -> String {
-        let keys = Keys::new("tg", [7; 16]);
+        let keys = Keys::new("tg", [7; 16], false);
         let key = keys.by_identifier(&Scope::named(policy, limit), identifier, 'a');
         String::from_utf8(key).unwrap()
     }
@@ -254,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn no_two_scopes_spell_the_same_key() {
-        let keys = Keys::new("tg", [7; 16]);
+    fn no_two_scopes_of_a_cluster_spell_the_same_key() {
+        let keys = Keys::new("tg", [7; 16], true);
         let limit: tidegate_core::Limit = "5/s".parse().unwrap();
         let scopes = [
             Scope::named("a", "b"),
@@ -274,8 +237,18 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_one_ask_share_a_slot() {
-        let keys = Keys::new("tg", [7; 16]);
+    fn a_key_does_not_depend_on_its_neighbours() {
+        let keys = Keys::new("tg", [7; 16], false);
+        let limit: tidegate_core::Limit = "5/s".parse().unwrap();
+        let scopes =
+            [Scope::named("p", "l"), Scope::together("p", "l"), Scope::tagged("edge", "p", "l")];
+        let keyed = scopes.each_ref().map(|scope| KeyedLimit { scope, key: b"k", limit: &limit });
+        assert!(keys.for_limits(&keyed).iter().all(|name| name == b"tg:{1:k}:p:l:a"));
+    }
+
+    #[test]
+    fn limits_of_one_ask_share_a_slot_of_a_cluster() {
+        let keys = Keys::new("tg", [7; 16], true);
         let limit: tidegate_core::Limit = "5/s".parse().unwrap();
         let named = [Scope::named("plan", "second"), Scope::named("plan", "day")];
         let together = [Scope::together("signup", "ip"), Scope::together("signup", "mail")];

@@ -29,7 +29,6 @@ mod script_reply;
 mod script_request;
 mod sentinel;
 mod slot_map;
-mod stats;
 mod store;
 mod stream;
 mod timing;

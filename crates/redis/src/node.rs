@@ -8,9 +8,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::store_kit::BreakerTarget;
+use tidegate::store_kit::{BreakerTarget, NetworkCounters};
 use tidegate::{BreakerOptions, Replicas, StoreError, StoreErrorKind};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::access::Access;
@@ -21,7 +21,6 @@ use crate::error;
 use crate::node_breaker::{NodeBreaker, NodeBreakerStatus};
 use crate::queue::Pending;
 use crate::queue::{Queue, WakeWhen};
-use crate::stats::Counters;
 use crate::timing::{Backoff, Timer};
 
 /// A connection that lasted this long resets the backoff. As long as the longest backoff: a server that accepts and
@@ -32,7 +31,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct NodeContext {
     pub(crate) access: Access,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<NetworkCounters>,
     /// For requests that belong to another node; only in a cluster.
     pub(crate) redirects: Option<Redirects>,
     /// The replicas that have to confirm a charge.
@@ -41,7 +40,12 @@ pub(crate) struct NodeContext {
     breaker: Option<BreakerOptions>,
     /// Notified when a node fails: the topology may have changed.
     pub(crate) failures: watch::Sender<()>,
+    /// Permission to keep a silent connection for late replies.
+    pub(crate) abandoned: Arc<Semaphore>,
 }
+
+/// The most silent connections that are kept for late replies: one per outage, and outages follow each other slowly.
+const ABANDONED_MAX: usize = 4;
 
 /// Where a node is, if that is known yet; or why it cannot be found.
 pub(crate) type KnownEndpoint = Result<Option<Endpoint>, StoreError>;
@@ -50,11 +54,13 @@ impl NodeContext {
     pub(crate) fn new(
         access: Access,
         redirects: Option<Redirects>,
-        counters: Arc<Counters>,
+        counters: Arc<NetworkCounters>,
         replicas: Option<Replicas>,
         breaker: Option<BreakerOptions>,
     ) -> Self {
-        Self { access, counters, redirects, replicas, breaker, failures: watch::Sender::default() }
+        let failures = watch::Sender::default();
+        let abandoned = Arc::new(Semaphore::new(ABANDONED_MAX));
+        Self { access, counters, redirects, replicas, breaker, failures, abandoned }
     }
 
     pub(crate) fn report_failure(&self) {
@@ -73,7 +79,7 @@ pub(crate) struct NodeHandle {
 impl NodeHandle {
     /// Puts a request into the node's queue, unless its breaker is open. Returned if the node has left.
     #[must_use = "a returned request has to go to another node"]
-    pub(crate) fn push(&self, mut pending: Pending, counters: &Counters) -> Option<Pending> {
+    pub(crate) fn push(&self, mut pending: Pending, counters: &NetworkCounters) -> Option<Pending> {
         if let Some(breaker) = &self.breaker {
             match breaker.pass() {
                 Ok(passed) => pending.observer = Some((breaker.clone(), passed)),
@@ -119,7 +125,7 @@ impl Drop for Node {
     /// However its task ends: if its runtime ends, waiting requests would never be answered.
     fn drop(&mut self) {
         self.queue.close();
-        Pending::fail_all(self.queue.take(usize::MAX, usize::MAX), &error::runtime_ended());
+        Pending::fail_all(self.queue.take(usize::MAX, u64::MAX), &error::runtime_ended());
     }
 }
 
@@ -141,9 +147,9 @@ impl Node {
     }
 
     async fn run(mut self) {
-        while let Some(mut connection) = self.connect().await {
+        while let Some(connection) = self.connect().await {
             let since = Instant::now();
-            let worked = self.serve(&mut connection).await;
+            let worked = self.serve(connection).await;
             self.shared.counters.disconnects.add(1);
             self.shared.report_failure();
             // The end of a connection that was stable says nothing about the next.
@@ -163,7 +169,7 @@ impl Node {
         if let Some(redirects) =
             self.shared.redirects.as_ref().filter(|redirects| !redirects.is_closed())
         {
-            let requests = self.queue.take(usize::MAX, usize::MAX);
+            let requests = self.queue.take(usize::MAX, u64::MAX);
             if !requests.is_empty() {
                 redirects.send(requests, Reason::NoNode);
             }

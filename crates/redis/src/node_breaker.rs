@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate::store_kit::{BreakerPass, BreakerSwitch, BreakerTarget};
+use tidegate::store_kit::{BreakerPass, BreakerSwitch, BreakerTarget, NetworkCounters};
 use tidegate::{
     BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind, StoreReply, StoreResult,
 };
@@ -12,14 +12,15 @@ use tokio::time::Instant;
 use crate::error;
 use crate::queue::{Pending, Queue, received};
 use crate::script_request::ScriptRequest;
-use crate::stats::Counters;
 
 pub(crate) struct NodeBreaker {
     switch: BreakerSwitch,
     queue: Arc<Queue>,
-    counters: Arc<Counters>,
+    counters: Arc<NetworkCounters>,
     /// What to probe with, and its slot.
     probe: Mutex<Option<(ScriptRequest, u16)>>,
+    /// When the node last answered without an error.
+    answered_at: Mutex<Option<Instant>>,
 }
 
 /// The breaker of one node of Redis: the only one, or one of a cluster.
@@ -51,8 +52,13 @@ pub struct NodeBreakerStatus {
 }
 
 impl NodeBreaker {
-    pub(crate) fn new(options: BreakerOptions, queue: Arc<Queue>, counters: Arc<Counters>) -> Self {
-        Self { switch: BreakerSwitch::new(options), queue, counters, probe: Mutex::default() }
+    pub(crate) fn new(
+        options: BreakerOptions,
+        queue: Arc<Queue>,
+        counters: Arc<NetworkCounters>,
+    ) -> Self {
+        let (switch, probe) = (BreakerSwitch::new(options), Mutex::default());
+        Self { switch, queue, counters, probe, answered_at: Mutex::default() }
     }
 
     pub(crate) fn describe(&self, node: String) -> NodeBreakerStatus {
@@ -75,6 +81,16 @@ impl NodeBreaker {
         if gave_up && pass.time_until(pending.due) < self.switch.options().slow {
             return;
         }
+        let mut answered_at = self.answered_at.lock().unwrap_or_else(PoisonError::into_inner);
+        match error.map(StoreError::kind) {
+            None => *answered_at = Some(Instant::now()),
+            // The node answered others while this one waited: there was more work than time, and the node works.
+            Some(StoreErrorKind::NotSent) if answered_at.is_some_and(|at| at > pass.began()) => {
+                return;
+            }
+            Some(_) => {}
+        }
+        drop(answered_at);
         if self.answered(pass, error) {
             // In the slot of the request that failed: that is one of the node's own.
             let probe =

@@ -39,7 +39,7 @@ impl Nodes {
             // Ends with the client.
             while let Some(strong) = client.upgrade() {
                 let request = ScriptRequest::announcement(key.clone(), text.clone());
-                let answer = strong.submit(request, strong.due());
+                let answer = strong.submit(request, strong.due(), None);
                 drop(strong);
                 if let Ok(answer) = answer
                     && let Ok(ScriptReply::Nodes(count)) = answer.await

@@ -7,6 +7,7 @@ use tidegate::driver::{OpenStore, StoreDriver, StoreMonitor, StoreOptions, Store
 use tidegate::{BreakerOptions, BreakerState, StoreError};
 
 use crate::access::Access;
+use crate::endpoint::Topology;
 use crate::store::RedisStore;
 use crate::url::RedisUrl;
 
@@ -65,7 +66,7 @@ impl RedisOptions {
         Self {
             url: url.into(),
             key_prefix: "tg".to_owned(),
-            hash_key: *b"tidegate-default",
+            hash_key: tidegate::store_kit::HASH_KEY,
             deadline: tidegate::deadline::DEFAULT,
             replays: false,
             announces: true,
@@ -104,6 +105,10 @@ impl StoreDriver for RedisDriver {
         RedisUrl::SCHEMES
     }
 
+    fn spreads_keys(&self, url: &str) -> bool {
+        RedisUrl::parse(url).is_ok_and(|url| matches!(url.topology, Topology::Cluster(_)))
+    }
+
     /// Reads the URL, and the files that it names.
     fn check(&self, url: &str) -> Result<(), StoreError> {
         let RedisUrl { login, db, tls, .. } = RedisUrl::parse(url)?;
@@ -127,9 +132,8 @@ impl StoreDriver for RedisDriver {
 impl StoreMonitor for RedisStore {
     fn report(&self) -> StoreReport {
         let breakers = self.breakers();
-        let is = |state| breakers.iter().any(|breaker| breaker.state == state);
-        let mut worst = [BreakerState::Open, BreakerState::Probing].into_iter();
-        let worst = worst.find(|state| is(*state)).unwrap_or(BreakerState::Closed);
+        let states = breakers.iter().map(|breaker| breaker.state);
+        let worst = states.fold(BreakerState::Closed, BreakerState::or_worse);
         let opened_total = breakers.iter().map(|breaker| breaker.opened_total).sum();
         StoreReport {
             memory: None,

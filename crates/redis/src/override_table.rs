@@ -3,6 +3,7 @@
 //! It has no time to live: it is configuration, and the only thing that tidegate keeps in Redis for ever.
 
 use std::time::Duration;
+use tidegate_core::text::percent_decoded;
 
 use tidegate::store_kit::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX};
 use tidegate::{OverrideChange, StoredOverride};
@@ -30,8 +31,8 @@ pub(crate) fn read_entry(line: &str) -> Option<StoredOverride> {
     let (policy, key) = words.next()?.split_once(':')?;
     let life_us: u64 = words.next()?.parse().ok()?;
     Some(StoredOverride {
-        policy: String::from_utf8(unescape(policy)?).ok()?,
-        key: unescape(key)?.into(),
+        policy: String::from_utf8(percent_decoded(policy)?).ok()?,
+        key: percent_decoded(key)?.into(),
         text: words.next()?.to_owned(),
         life: (life_us > 0).then(|| Duration::from_micros(life_us)),
     })
@@ -55,18 +56,6 @@ fn escape(into: &mut String, bytes: &[u8], is_plain: impl Fn(u8) -> bool) {
             into.extend([byte >> 4, byte & 15].map(|half| char::from(HEX[usize::from(half)])));
         }
     }
-}
-
-/// The bytes that a text with `%41` for `A` stands for.
-pub(crate) fn unescape(text: &str) -> Option<Vec<u8>> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (code, plain) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(code, 16).ok()?);
-        bytes.extend_from_slice(plain.as_bytes());
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 //! node cannot be reached.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use tidegate::store_kit::BreakerPass;
-use tidegate::{StoreError, StoreErrorKind};
+use tidegate::store_kit::{BreakerPass, NetworkCounters};
+use tidegate::{StoreError, StoreErrorKind, StoreReply};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -15,7 +16,6 @@ use crate::error;
 use crate::node_breaker::NodeBreaker;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
-use crate::stats::Counters;
 
 pub(crate) type ScriptResult = Result<ScriptReply, StoreError>;
 
@@ -41,8 +41,25 @@ pub(crate) struct Pending {
     pub(crate) observer: Option<(Arc<NodeBreaker>, BreakerPass)>,
     /// Counts as load of its pool while it is pending.
     _busy: Option<Arc<()>>,
+    /// What to do with permits that were granted and never reached the caller.
+    unused: Option<UnusedGrant>,
     /// `None` once it was answered.
     caller: Option<oneshot::Sender<ScriptResult>>,
+}
+
+/// Gives back the permits of a reply that came too late.
+pub(crate) struct UnusedGrant(Box<dyn FnOnce(StoreReply) + Send>);
+
+impl UnusedGrant {
+    pub(crate) fn new(give_back: impl FnOnce(StoreReply) + Send + 'static) -> Self {
+        Self(Box::new(give_back))
+    }
+}
+
+impl fmt::Debug for UnusedGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UnusedGrant")
+    }
 }
 
 impl Pending {
@@ -54,19 +71,60 @@ impl Pending {
     ) -> (Self, ReplyReceiver) {
         let (caller, answer) = oneshot::channel();
         let (tried, alone, asking) = (false, false, false);
-        let (held, observer, caller) = (None, None, Some(caller));
-        let pending =
-            Self { request, slot, due, tried, alone, asking, held, observer, _busy: busy, caller };
+        let (held, observer, unused, caller) = (None, None, None, Some(caller));
+        let pending = Self {
+            request,
+            slot,
+            due,
+            tried,
+            alone,
+            asking,
+            held,
+            observer,
+            _busy: busy,
+            unused,
+            caller,
+        };
         (pending, answer)
     }
 
-    /// Answers the caller. Only the first answer counts.
+    /// If the caller does not get the permits of the reply, this gives them back.
+    pub(crate) fn with_unused(self, unused: Option<UnusedGrant>) -> Self {
+        Self { unused, ..self }
+    }
+
+    /// It is sent now: a breaker counts its time from here.
+    pub(crate) fn leaves(&mut self, now: Instant) {
+        if let Some((_, pass)) = &mut self.observer {
+            *pass = pass.sent_at(now);
+        }
+    }
+
+    /// Answers the caller. Only the first answer counts; permits that come with a later one, or to a caller who has left,
+    /// are given back.
     pub(crate) fn answer(&mut self, answer: ScriptResult) {
-        let Some(caller) = self.caller.take() else { return };
+        let Some(caller) = self.caller.take() else { return self.give_back(answer) };
         if let Some((observer, pass)) = self.observer.take() {
             observer.observe(pass, self, answer.as_ref().err());
         }
-        let _ = caller.send(answer);
+        if let Err(unread) = caller.send(answer) {
+            self.give_back(unread);
+        }
+    }
+
+    /// Gives back the permits of an answer that nobody gets.
+    pub(crate) fn give_back(&mut self, answer: ScriptResult) {
+        if let Ok(ScriptReply::Decided(reply)) = answer
+            && !reply.permits.is_empty()
+            && let Some(UnusedGrant(give_back)) = self.unused.take()
+        {
+            give_back(reply);
+        }
+    }
+
+    /// Whether its reply matters though it was answered: it may grant permits.
+    pub(crate) fn may_grant(&self) -> bool {
+        self.unused.is_some()
     }
 
     pub(crate) fn fail(&mut self, kind: StoreErrorKind, detail: &'static str) {
@@ -145,7 +203,7 @@ enum Admission {
 impl Queue {
     /// Puts a request at the end. Returned if the queue is closed: another node may take it.
     #[must_use = "a returned request has to go to another node"]
-    pub(crate) fn push(&self, pending: Pending, counters: &Counters) -> Option<Pending> {
+    pub(crate) fn push(&self, pending: Pending, counters: &NetworkCounters) -> Option<Pending> {
         let mut state = self.state();
         let refusal = match &state.admission {
             Admission::Open if state.waiting.len() < WAITING_MAX => None,
@@ -182,13 +240,13 @@ impl Queue {
         requests.rev().for_each(|pending| state.waiting.push_front(pending));
     }
 
-    /// Takes up to `max` requests with up to `keys_max` keys; at least one request.
-    pub(crate) fn take(&self, max: usize, keys_max: usize) -> Vec<Pending> {
+    /// Takes up to `max` requests with up to `work_max` of work; at least one request.
+    pub(crate) fn take(&self, max: usize, work_max: u64) -> Vec<Pending> {
         let mut state = self.state();
-        let mut keys = 0;
+        let mut work: u64 = 0;
         let fits = |pending: &&Pending| {
-            keys += pending.request.keys.len();
-            keys <= keys_max
+            work = work.saturating_add(pending.request.work);
+            work <= work_max
         };
         let count = state.waiting.iter().take(max).take_while(fits).count();
         let count = count.max(1).min(state.waiting.len());

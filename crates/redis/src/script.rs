@@ -103,3 +103,6 @@ fn number(value: Value) -> Result<i64, String> {
         other => Err(format!("{other:?}")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! What the script answers, and how its numbers are read.
 
 use tidegate::{
-    KeptState, OverrideTable, ReserveReply, Source, StoreError, StoreErrorKind, StoreReply,
+    KeptState, ReserveReply, Source, StoreError, StoreErrorKind, StoreReply, StoredOverride,
     TickReadings,
 };
 use tidegate_core::{Decision, Grant, LeakyBucket, Reservation, Timestamp, Verdict};
@@ -11,19 +11,31 @@ use crate::{error, override_table};
 /// What a reply has to hold.
 #[derive(Clone, Debug)]
 pub(crate) enum Expects {
-    /// Per limit its ceiling, and whether it can grant permits; whether permits are granted, or a lease.
+    /// Per limit its ceiling, and whether it can grant permits; whether permits are granted, or a lease; and the permit to
+    /// be released.
     Verdict {
         limits: Vec<(u64, bool)>,
         permits: bool,
         leases: bool,
+        releases: Option<u64>,
     },
     /// Per limit its ceiling.
     Each(Vec<u64>),
     Reservation(LeakyBucket),
     Nodes,
     Table,
+    Sweep,
     Change,
     Readings,
+}
+
+/// A page of the table of overrides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TablePage {
+    pub(crate) version: u64,
+    pub(crate) entries: Vec<StoredOverride>,
+    /// Where the next page begins, 0 after the last.
+    pub(crate) next: u64,
 }
 
 /// What the script answered to one request.
@@ -35,8 +47,10 @@ pub(crate) enum ScriptReply {
     Reserved(ReserveReply),
     /// How many nodes have announced themselves.
     Nodes(u32),
-    /// The table of overrides; `None` if it is the one that was named.
-    Table(Option<OverrideTable>),
+    /// A page of the table of overrides; `None` if it is the one that was named.
+    Table(Option<TablePage>),
+    /// Where the next page of a sweep begins, 0 after the last.
+    Swept(u64),
     /// Whether the table was changed, or a state kept.
     Changed(bool),
     /// The readings of all nodes.
@@ -71,6 +85,7 @@ impl Expects {
             Expects::Table | Expects::Readings | Expects::Change => {
                 ScriptReply::Changed(first != 0)
             }
+            Expects::Sweep => ScriptReply::Swept(unsigned(first)?),
             Expects::Nodes => ScriptReply::Nodes(u32::try_from(first).unwrap_or(u32::MAX)),
             Expects::Each(ceilings) => {
                 let mut decisions = Vec::with_capacity(ceilings.len());
@@ -84,7 +99,7 @@ impl Expects {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
                 ScriptReply::Reserved(reserve_reply(shaper, first, delay, ticks, frac)?)
             }
-            Expects::Verdict { limits, permits: grants, leases } => {
+            Expects::Verdict { limits, permits: grants, leases, releases } => {
                 let several = limits.len() > 1;
                 let binding = if several { unsigned(first)? } else { 0 };
                 let remaining = if several { next()? } else { first };
@@ -98,6 +113,11 @@ impl Expects {
                     if id > 0 {
                         permits.push((index, id));
                     }
+                }
+                if let Some(id) = releases
+                    && next()? == 1
+                {
+                    permits.push((0, *id));
                 }
                 let verdict = Verdict { binding, decision };
                 let grant = if *leases { Some(grant(verdict, now, &mut next)?) } else { None };
@@ -123,7 +143,8 @@ impl ScriptReply {
         into_decided: Decided(StoreReply), "no verdict in the reply";
         into_each: Each(Vec<Decision>), "no decisions in the reply";
         into_reserved: Reserved(ReserveReply), "no place in the reply";
-        into_table: Table(Option<OverrideTable>), "no table in the reply";
+        into_table: Table(Option<TablePage>), "no table in the reply";
+        into_swept: Swept(u64), "no cursor in the reply";
         into_changed: Changed(bool), "no change in the reply";
         into_readings: Readings(TickReadings), "no readings in the reply";
     }
@@ -152,7 +173,7 @@ fn decision(limit: u64, remaining: i64, retry: i64, reset: i64) -> Result<Decisi
 fn table(
     version: i64,
     mut next: impl FnMut() -> Result<Result<i64, String>, StoreError>,
-) -> Result<Option<OverrideTable>, StoreError> {
+) -> Result<Option<TablePage>, StoreError> {
     let version = unsigned(version)?;
     let Ok(count) = next()? else { return Err(nonsense("a table without a length")) };
     if count < 0 {
@@ -163,7 +184,8 @@ fn table(
         let Err(line) = next()? else { return Err(nonsense("a number for an override")) };
         entries.extend(override_table::read_entry(&line));
     }
-    Ok(Some(OverrideTable { version, entries }))
+    let Ok(next) = next()? else { return Err(nonsense("a page without a cursor")) };
+    Ok(Some(TablePage { version, entries, next: unsigned(next)? }))
 }
 
 fn grant(
@@ -172,11 +194,13 @@ fn grant(
     mut next: impl FnMut() -> Result<i64, StoreError>,
 ) -> Result<Grant, StoreError> {
     let (units, ends_after, returnable) = (unsigned(next()?)?, next()?, next()?);
+    let more_after = next()?;
     Ok(Grant {
         units,
         verdict,
         granted_at: (returnable == 1).then_some(now),
         ends_after_us: u64::try_from(ends_after).unwrap_or(u64::MAX),
+        more_after_us: u64::try_from(more_after).unwrap_or(u64::MAX),
     })
 }
 

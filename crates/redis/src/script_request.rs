@@ -2,8 +2,8 @@
 
 use tidegate::store_kit::with_probe_request;
 use tidegate::{
-    Charge, MultiCharge, Op, OverrideChange, ReadingReport, ReserveRequest, StateUpdate,
-    StoreRequest,
+    Charge, KeyedLimit, MultiCharge, Op, OverrideChange, ReadingReport, ReserveRequest,
+    StateUpdate, StoreRequest,
 };
 use tidegate_core::{Arrival, EXACT_MAX, Mode, Return, Timestamp};
 
@@ -38,6 +38,8 @@ pub(crate) struct ScriptRequest {
     /// Which script it is for.
     pub(crate) script: ScriptKind,
     pub(crate) expects: Expects,
+    /// What it costs Redis, in checks of a plain limit.
+    pub(crate) work: u64,
 }
 
 /// Writes requests: under which keys, and at whose time.
@@ -49,9 +51,25 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
+    /// With the edges of calendar quotas around the caller's time. Units of a lease come back around Redis' own time of
+    /// the grant, to the window that paid for them: nobody waits for a reply that asks for the edges of another time.
     pub(crate) fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> ScriptRequest {
+        let around = match request.op {
+            Op::GiveBack(back) => back.granted_at,
+            _ => now,
+        };
+        self.decide_around(request, around, now)
+    }
+
+    /// With the edges of calendar quotas around another time.
+    pub(crate) fn decide_around(
+        &self,
+        request: &StoreRequest<'_>,
+        around: Timestamp,
+        now: Timestamp,
+    ) -> ScriptRequest {
         let keys = self.keys.for_limits(request.limits);
-        ScriptRequest::with_keys(request, keys, now, self.replay_time(now))
+        ScriptRequest::with_keys(request, keys, around, self.replay_time(now))
     }
 
     pub(crate) fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> ScriptRequest {
@@ -71,10 +89,11 @@ impl Scripts {
             keyed.limit.write_script(now, &mut text);
         }
         let expects = Expects::Each(limits().map(|keyed| keyed.limit.ceiling()).collect());
+        let work = work_of(limits());
         let costs = charges.limits.iter().any(|charge| charge.cost > 0);
         let charges = costs && charges.charge == Charge::IfAllAdmit;
         let (keys, now) = (self.keys.for_limits(limits()), self.replay_time(now));
-        ScriptRequest { keys, text, now, charges, script: ScriptKind::Check, expects }
+        ScriptRequest { keys, text, now, charges, script: ScriptKind::Check, expects, work }
     }
 
     pub(crate) fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> ScriptRequest {
@@ -90,12 +109,18 @@ impl Scripts {
         let keys = vec![self.keys.by_identifier(request.scope, request.key, 'a')];
         let (charges, now) = (request.cancel.is_none(), self.replay_time(now));
         let expects = Expects::Reservation(*request.shaper);
-        ScriptRequest { keys, text, now, charges, script: ScriptKind::Check, expects }
+        ScriptRequest { keys, text, now, charges, script: ScriptKind::Check, expects, work: 1 }
     }
 
-    /// Asks for the table of overrides, unless its version is the known one: see `lua/overrides.lua`.
-    pub(crate) fn load_overrides(&self, known: u64, now: Timestamp) -> ScriptRequest {
-        self.override_table(format!("load {known}"), now, Expects::Table)
+    /// Asks for a page of the table of overrides; for the first one only if its version is not the known one: see
+    /// `lua/overrides.lua`.
+    pub(crate) fn load_overrides(&self, known: u64, cursor: u64, now: Timestamp) -> ScriptRequest {
+        self.override_table(format!("load {known} {cursor}"), now, Expects::Table)
+    }
+
+    /// Drops what has expired of a page of the table of overrides.
+    pub(crate) fn sweep_overrides(&self, cursor: u64, now: Timestamp) -> ScriptRequest {
+        self.override_table(format!("sweep {cursor}"), now, Expects::Sweep)
     }
 
     /// Changes the table of overrides.
@@ -154,7 +179,7 @@ impl ScriptRequest {
         })
     }
 
-    /// `around` is the caller's time, for the edges of calendar quotas; `now` the time of a replay.
+    /// `around` is the time for the edges of calendar quotas; `now` the time of a replay.
     fn with_keys(
         request: &StoreRequest<'_>,
         keys: Vec<Vec<u8>>,
@@ -188,9 +213,15 @@ impl ScriptRequest {
             request.limits.iter().map(|it| (it.limit.ceiling(), it.limit.grants_permits()));
         let limits = limits.collect();
         let leases = matches!(request.op, Op::Lease(_));
-        let expects = Expects::Verdict { limits, permits: request.op == Op::Take, leases };
+        let releases = match request.op {
+            Op::Release { permit_id } => Some(permit_id),
+            _ => None,
+        };
+        let permits = request.op == Op::Take;
+        let expects = Expects::Verdict { limits, permits, leases, releases };
         let charges = leases || request.op == Op::Take && request.cost > 0;
-        Self { keys, text, now, charges, script: ScriptKind::Check, expects }
+        let work = work_of(request.limits);
+        Self { keys, text, now, charges, script: ScriptKind::Check, expects, work }
     }
 
     /// Announces a node: see `lua/nodes.lua`.
@@ -206,7 +237,7 @@ impl ScriptRequest {
         now: Option<Timestamp>,
         expects: Expects,
     ) -> Self {
-        Self { keys: vec![key], text, now, charges: false, script, expects }
+        Self { keys: vec![key], text, now, charges: false, script, expects, work: 1 }
     }
 
     /// Whether a cluster keeps all its keys on one node.
@@ -218,6 +249,10 @@ impl ScriptRequest {
     pub(crate) fn slot(&self) -> u16 {
         self.keys.first().map_or(0, |key| key::slot(key))
     }
+}
+
+fn work_of<'a>(limits: impl IntoIterator<Item = &'a KeyedLimit<'a>>) -> u64 {
+    limits.into_iter().map(|keyed| keyed.limit.script_work()).sum()
 }
 
 /// Above 2^53 a cost is above every ceiling, and no number to a script.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::driver::{CallTimes, NetworkStats};
-use tidegate::store_kit::{OwnedMultiCharge, OwnedRequest};
+use tidegate::store_kit::{OwnedMultiCharge, OwnedRequest, release_granted};
 use tidegate::{
-    Changed, Coordination, KeyedLimit, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
-    ReadingReport, RemoteStore, Replicas, Reply, ReserveReply, ReserveRequest, StateUpdate, Store,
-    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
-    TickReadings,
+    Changed, Coordination, KeyedLimit, MultiCharge, Op, OverrideChange, OverrideStore,
+    OverrideTable, ReadingReport, RemoteStore, Replicas, Reply, ReserveReply, ReserveRequest,
+    StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
+    StoreResult, TickReadings,
 };
 use tidegate_core::{Decision, Timestamp};
 
@@ -19,14 +19,28 @@ use crate::key::Keys;
 use crate::node_breaker::NodeBreakerStatus;
 use crate::nodes::Nodes;
 use crate::options::RedisOptions;
+use crate::queue::UnusedGrant;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{ScriptRequest, Scripts};
 
-/// The shortest deadline of a table of overrides: it can be megabytes.
+/// The shortest deadline of a page of the table of overrides: it can be 100 KiB and more.
 const TABLE_DEADLINE_MIN: Duration = Duration::from_secs(1);
+
+/// How many pages a table of overrides may have. The largest has about 20, and more while Redis resizes it.
+const TABLE_PAGES_MAX: usize = 200;
+
+/// The most work of limits that are charged together, in checks of a plain limit of about 10 µs: a script cannot be
+/// interrupted. As much as a check of the heaviest policy: 16 sliding windows of 1,000 buckets.
+const EACH_WORK_MAX: u64 = 2016;
+
+const TOO_MUCH_WORK: &str =
+    "too much for one step of Redis: expected fewer limits, or sliding windows with fewer buckets";
 
 /// The shortest deadline of readings: only the next tick waits for them.
 const READING_DEADLINE_MIN: Duration = Duration::from_millis(250);
+
+/// The shortest deadline to give back what came too late: Redis is slow then, and nobody waits.
+const GIVE_BACK_DEADLINE_MIN: Duration = Duration::from_secs(1);
 
 /// State in Redis, shared by all processes with the same server and prefix.
 ///
@@ -72,7 +86,7 @@ impl RedisStore {
         let RedisOptions { url, key_prefix, hash_key, deadline, replays, announces, breaker } =
             options;
         let client = Client::start(&url, deadline, breaker)?;
-        let keys = Keys::new(&key_prefix, hash_key);
+        let keys = Keys::new(&key_prefix, hash_key, client.is_cluster());
         // A replay is no node of a fleet.
         let announces = announces && !replays;
         let nodes = if announces { Nodes::announce(&client, &keys) } else { Nodes::default() };
@@ -135,16 +149,35 @@ impl RedisStore {
         Arc::new(Self { client, scripts: self.scripts.clone(), nodes: self.nodes.clone() })
     }
 
+    /// Gives back what a request is granted after its caller was told of a failure, or has left.
+    fn unused_grant(&self, request: &StoreRequest<'_>) -> Option<UnusedGrant> {
+        let grants = request.limits.iter().any(|keyed| keyed.limit.grants_permits());
+        if !grants || request.op != Op::Take {
+            return None;
+        }
+        let (request, client) = (OwnedRequest::from_request(request), self.client.downgrade());
+        let (scripts, nodes) = (self.scripts.clone(), self.nodes.clone());
+        Some(UnusedGrant::new(move |late| {
+            let Some(client) = client.upgrade() else { return };
+            let client = client.within_at_least(GIVE_BACK_DEADLINE_MIN);
+            let store: Arc<dyn Store> = Arc::new(Self { client, scripts, nodes });
+            release_granted(&store, &request, &late.permits);
+        }))
+    }
+
     /// Sends a request. One with calendar quotas may have to be sent again for Redis' own time: the caller's clock may be
     /// in another period.
     fn submit<T: Send + 'static>(
         &self,
         script: ScriptRequest,
-        again: Option<impl FnOnce(Timestamp) -> ScriptRequest + Send + 'static>,
+        again: Option<
+            impl FnOnce(Timestamp) -> (ScriptRequest, Option<UnusedGrant>) + Send + 'static,
+        >,
+        unused: Option<UnusedGrant>,
         read: fn(ScriptReply) -> Result<T, StoreError>,
     ) -> StoreResult<T> {
         let due = self.client.due();
-        let answer = match self.client.submit(script, due) {
+        let answer = match self.client.submit(script, due, unused) {
             Ok(answer) => answer,
             Err(error) => return Reply::ready(Err(error)),
         };
@@ -154,7 +187,10 @@ impl RedisStore {
         let client = self.client.clone();
         Reply::later(async move {
             match answer.await? {
-                ScriptReply::Edges(now) => read(client.submit(again(now), due)?.await?),
+                ScriptReply::Edges(now) => {
+                    let (script, unused) = again(now);
+                    read(client.submit(script, due, unused)?.await?)
+                }
                 reply => read(reply),
             }
         })
@@ -167,7 +203,8 @@ impl RedisStore {
         deadline_min: Duration,
         read: fn(ScriptReply) -> Result<T, StoreError>,
     ) -> StoreResult<T> {
-        let answer = self.client.submit(request, self.client.within_at_least(deadline_min).due());
+        let due = self.client.within_at_least(deadline_min).due();
+        let answer = self.client.submit(request, due, None);
         Reply::later(async move { read(answer?.await?) })
     }
 }
@@ -175,19 +212,21 @@ impl RedisStore {
 impl Store for RedisStore {
     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
         if !request.is_valid() {
-            let why = "expected 1 to 16 limits, and no key twice in a scope";
-            return refused(StoreErrorKind::BadRequest, why);
+            return refused(StoreErrorKind::BadRequest, StoreRequest::INVALID);
         }
         if request.limits.windows(2).any(|pair| are_apart(&pair[0], &pair[1])) {
             let why = "limits on different identifiers need scopes that are together, of one policy \
                        or with one tag";
             return refused(StoreErrorKind::BadRequest, why);
         }
+        let unused = || self.unused_grant(request);
         let again = has_edges(request.limits).then(|| {
             let (request, scripts) = (OwnedRequest::from_request(request), self.scripts.clone());
-            move |now| request.with(|request| scripts.decide(request, now))
+            let unused = unused();
+            move |now| (request.with(|request| scripts.decide_around(request, now, now)), unused)
         });
-        self.submit(self.scripts.decide(request, now), again, ScriptReply::into_decided)
+        let script = self.scripts.decide(request, now);
+        self.submit(script, again, unused(), ScriptReply::into_decided)
     }
 
     fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
@@ -200,17 +239,23 @@ impl Store for RedisStore {
             let why = "what is charged in one step of a cluster has to share a slot: give the policies one tag";
             return refused(StoreErrorKind::Apart, why);
         }
+        if script.work > EACH_WORK_MAX {
+            return refused(StoreErrorKind::BadRequest, TOO_MUCH_WORK);
+        }
         let again = has_edges(&limits).then(|| {
             let charges = OwnedMultiCharge::from_charges(charges);
             let scripts = self.scripts.clone();
-            move |now| charges.with(|charges| scripts.decide_each(charges, now))
+            move |now| (charges.with(|charges| scripts.decide_each(charges, now)), None)
         });
-        self.submit(script, again, ScriptReply::into_each)
+        self.submit(script, again, None, ScriptReply::into_each)
     }
 
     fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
+        if !request.is_valid() {
+            return refused(StoreErrorKind::BadRequest, "no reservation is so far away");
+        }
         let script = self.scripts.reserve(request, now);
-        self.submit(script, None::<fn(_) -> _>, ScriptReply::into_reserved)
+        self.submit(script, None::<fn(_) -> _>, None, ScriptReply::into_reserved)
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
@@ -227,12 +272,34 @@ impl RemoteStore for RedisStore {
     fn within(&self, deadline: Duration) -> Option<Arc<dyn Store>> {
         Some(self.over(self.client.within(deadline)))
     }
+
+    fn deadline(&self) -> Option<Duration> {
+        Some(self.client.deadline())
+    }
 }
 
 impl OverrideStore for RedisStore {
     fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
-        let request = self.scripts.load_overrides(known, now);
-        self.submit_in_background(request, TABLE_DEADLINE_MIN, ScriptReply::into_table)
+        let client = self.client.within_at_least(TABLE_DEADLINE_MIN);
+        let scripts = self.scripts.clone();
+        let first = client.submit(scripts.load_overrides(known, 0, now), client.due(), None);
+        Reply::later(async move {
+            let Some(mut page) = first?.await?.into_table()? else { return Ok(None) };
+            let (version, mut entries) = (page.version, page.entries);
+            let mut pages = 1;
+            while page.next != 0 {
+                pages = next_page(pages)?;
+                let next = scripts.load_overrides(known, page.next, now);
+                // A change meanwhile gives the table another version, so that the next poll loads it again.
+                let next = client.submit(next, client.due(), None)?.await?.into_table()?;
+                page = next.ok_or_else(no_page)?;
+                entries.append(&mut page.entries);
+            }
+            // A page may repeat a name of another.
+            entries.sort_by(|a, b| (&a.policy, &a.key).cmp(&(&b.policy, &b.key)));
+            entries.dedup_by(|a, b| a.policy == b.policy && a.key == b.key);
+            Ok(Some(OverrideTable { version, entries }))
+        })
     }
 
     fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
@@ -241,10 +308,25 @@ impl OverrideStore for RedisStore {
             OverrideChange::Set { .. } => Changed::Full,
         };
         let request = self.scripts.change_override(change, now);
-        let changed =
-            self.submit_in_background(request, TABLE_DEADLINE_MIN, ScriptReply::into_changed);
+        let client = self.client.within_at_least(TABLE_DEADLINE_MIN);
+        let scripts = self.scripts.clone();
+        let first = client.submit(request.clone(), client.due(), None);
         Reply::later(async move {
-            changed.await.map(|done| if done { Changed::Done } else { otherwise })
+            let mut done = first?.await?.into_changed()?;
+            if !done && otherwise == Changed::Full {
+                // What has expired makes room.
+                let (mut cursor, mut pages) = (0, 0);
+                loop {
+                    pages = next_page(pages)?;
+                    let sweep = scripts.sweep_overrides(cursor, now);
+                    cursor = client.submit(sweep, client.due(), None)?.await?.into_swept()?;
+                    if cursor == 0 {
+                        break;
+                    }
+                }
+                done = client.submit(request, client.due(), None)?.await?.into_changed()?;
+            }
+            Ok(if done { Changed::Done } else { otherwise })
         })
     }
 }
@@ -277,6 +359,16 @@ impl Coordination for RedisStore {
 
 fn refused<T: Send>(kind: StoreErrorKind, why: &'static str) -> StoreResult<T> {
     Reply::ready(Err(StoreError::new(kind, why)))
+}
+
+/// The number of pages of a table of overrides with one more.
+fn next_page(pages: usize) -> Result<usize, StoreError> {
+    let endless = || StoreError::new(StoreErrorKind::Protocol, "a table of overrides without end");
+    (pages < TABLE_PAGES_MAX).then_some(pages + 1).ok_or_else(endless)
+}
+
+fn no_page() -> StoreError {
+    StoreError::new(StoreErrorKind::Protocol, "the table of overrides lacks a page")
 }
 
 /// Whether two limits of one request are counted under different tags.

@@ -56,10 +56,11 @@ impl Timer {
 }
 
 const FIRST_CEILING: Duration = Duration::from_millis(10);
-const LAST_CEILING: Duration = Duration::from_secs(1);
+/// Short, so that a server that was restarted is used again soon; long enough that a fleet does not flood it.
+const LAST_CEILING: Duration = Duration::from_millis(250);
 
 /// Doublings until the last ceiling.
-const STEPS_MAX: u32 = 7;
+const STEPS_MAX: u32 = 5;
 
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_to_a_second_and_start_over() {
+    fn waits_grow_to_a_bound_and_start_over() {
         let mut backoff = Backoff::default();
         let longest = |backoff: &mut Backoff, rounds| {
             (0..rounds).map(|_| backoff.next()).max().unwrap_or_default()

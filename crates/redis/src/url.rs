@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use tidegate::StoreError;
+use tidegate_core::text::percent_decoded;
 
 use crate::access::bad_url as bad;
 use crate::endpoint::{Endpoint, Login, TlsFiles, Topology};
-use crate::override_table::unescape;
 
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
@@ -215,7 +215,8 @@ fn parameters(query: &str) -> Result<Parameters, StoreError> {
 
 /// `%2F` and the like.
 fn decoded(text: &str) -> Result<String, StoreError> {
-    let bytes = unescape(text).ok_or_else(|| bad("% sign: expected two hex digits after it"))?;
+    let bytes =
+        percent_decoded(text).ok_or_else(|| bad("% sign: expected two hex digits after it"))?;
     String::from_utf8(bytes).map_err(|_| bad("% signs: expected UTF-8"))
 }
 

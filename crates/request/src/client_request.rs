@@ -6,17 +6,21 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::HeaderMap;
-use http::header::{CONNECTION, HOST, HeaderName};
+use http::header::{CONNECTION, HeaderName};
 use http::request::Parts;
 
 use crate::ClientIp;
+use crate::authority::Authority;
 use crate::path::{BadPath, Path};
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// A proxy overwrites the client's value of the header that it writes, but not that of the other one. So where both are
-/// present, they must agree.
-static URI: [HeaderName; 2] =
-    [HeaderName::from_static("x-forwarded-uri"), HeaderName::from_static("x-original-uri")];
+/// A proxy overwrites the client's value of the header that it writes, but not those of the others. So where several are
+/// present, they must agree. `X-Original-URL` is a whole URL; ingress-nginx writes it.
+static URI: [HeaderName; 3] = [
+    HeaderName::from_static("x-forwarded-uri"),
+    HeaderName::from_static("x-original-uri"),
+    HeaderName::from_static("x-original-url"),
+];
 static METHOD: [HeaderName; 2] =
     [HeaderName::from_static("x-forwarded-method"), HeaderName::from_static("x-original-method")];
 
@@ -27,6 +31,8 @@ pub enum Peer {
     Ip(IpAddr),
     /// A process on this machine, over a Unix socket.
     Unix,
+    /// Somebody behind a load balancer that does not say who: it has no rights at all.
+    Unknown,
 }
 
 impl Peer {
@@ -35,8 +41,38 @@ impl Peer {
         match self {
             Self::Ip(ip) => ip.is_loopback(),
             Self::Unix => true,
+            Self::Unknown => false,
         }
     }
+
+    /// Whether what it writes about clients is believed. The permissions of a Unix socket's file decide who may connect,
+    /// so a peer there is trusted.
+    pub fn is_trusted(self, client_ip: &ClientIp) -> bool {
+        match self {
+            Self::Ip(ip) => client_ip.trusts(ip),
+            Self::Unix => true,
+            Self::Unknown => false,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Unix => f.write_str("unix"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+/// Whether a trusted proxy has to say which target it asks about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TargetHeader {
+    /// Routes are matched: without the target, no route would match and nothing would be limited.
+    Required,
+    /// The policy is known.
+    Optional,
 }
 
 /// A request as the client sent it.
@@ -46,7 +82,7 @@ pub struct ClientRequest<'a> {
     pub client: IpAddr,
     /// In upper case: many frameworks read it that way.
     pub method: Cow<'a, str>,
-    /// In lower case, without a port; empty if there is none.
+    /// In its one spelling, without a port; empty if there is none.
     pub host: String,
     /// The path, in its one spelling.
     pub path: Path,
@@ -79,6 +115,18 @@ pub enum AmbiguousRequest {
     Path(BadPath),
     /// Two headers for the same value differ: one of them is the client's.
     Conflict(&'static str, &'static str),
+    /// A header, by its name, is not a host with an optional port.
+    Authority(&'static str),
+    /// There are two `Host` lines.
+    RepeatedHost,
+    /// `Host` is not the host of the target.
+    HostNotTarget,
+    /// A part of the key is repeated, or in a spelling that servers read differently: `header x-user`.
+    Repeated(String),
+    /// A part of the key, a query parameter, has a semicolon: for some servers another parameter begins there.
+    Semicolon(String),
+    /// A trusted proxy does not say which target it asks about.
+    NoTarget,
 }
 
 impl<'a> ClientRequest<'a> {
@@ -87,23 +135,23 @@ impl<'a> ClientRequest<'a> {
         client_ip: &'a ClientIp,
         peer: Peer,
         request: &'a Parts,
+        target: TargetHeader,
     ) -> Result<Self, AmbiguousRequest> {
+        let own_host = Authority::of_request(request)?;
         let headers = without_named(&request.headers);
-        let (client, trusted) = find_client(client_ip, peer, &headers);
-        let one_of = |names| if trusted { agreed(&headers, names) } else { Ok(None) };
-        let uri = one_of(&URI)?;
+        let client = find_client(client_ip, peer, &headers);
+        let trusted = peer.is_trusted(client_ip);
+        let claimed = if trusted { Claimed::read(&headers)? } else { Claimed::default() };
+        if trusted && claimed.uri.is_none() && target == TargetHeader::Required {
+            return Err(AmbiguousRequest::NoTarget);
+        }
         let sent = || request.uri.path_and_query().map_or("/", |both| both.as_str());
-        let (path, query) = split(uri.as_deref().unwrap_or_else(sent));
-        let method = one_of(&METHOD)?.map(|method| method.to_ascii_uppercase().into());
-        let host = last(&headers, &X_FORWARDED_HOST).filter(|_| trusted);
-        // Proxies that append leave the client's value in front.
-        let host = host.and_then(|all| all.rsplit(',').next().map(|host| host.trim().to_owned()));
-        let host = host.or_else(|| last(&headers, &HOST));
-        let host = host.as_deref().or_else(|| request.uri.host()).map(host_name);
+        let uri = claimed.uri.as_deref().unwrap_or_else(sent);
+        let Target { path, query, .. } = Target::read(uri);
         Ok(Self {
             client,
-            method: method.unwrap_or_else(|| upper_case(request.method.as_str())),
-            host: host.unwrap_or_default(),
+            method: claimed.method.map_or_else(|| upper_case(request.method.as_str()), Cow::Owned),
+            host: claimed.host.or_else(|| own_host.map(Authority::into_host)).unwrap_or_default(),
             path: Path::read(path).map_err(AmbiguousRequest::Path)?,
             query: query.to_owned().into(),
             headers,
@@ -117,14 +165,12 @@ impl<'a> ClientRequest<'a> {
         peer: Peer,
         request: &'a Parts,
     ) -> Result<Self, AmbiguousRequest> {
+        let host = Authority::of_request(request)?;
         let headers = without_named(&request.headers);
-        let (client, _) = find_client(client_ip, peer, &headers);
-        let host = last(&headers, &HOST);
-        let host = host.as_deref().or_else(|| request.uri.host()).map(host_name);
         Ok(Self {
-            client,
+            client: find_client(client_ip, peer, &headers),
             method: upper_case(request.method.as_str()),
-            host: host.unwrap_or_default(),
+            host: host.map(Authority::into_host).unwrap_or_default(),
             path: Path::read(request.uri.path()).map_err(AmbiguousRequest::Path)?,
             query: request.uri.query().unwrap_or_default().into(),
             headers,
@@ -137,11 +183,15 @@ impl<'a> ClientRequest<'a> {
         client_ip: &'a ClientIp,
         logged: LoggedRequest<'a>,
     ) -> Result<Self, AmbiguousRequest> {
-        let (path, query) = split(logged.target);
+        let Target { path, query, .. } = Target::read(logged.target);
+        let host = match logged.host {
+            "" | "-" => String::new(),
+            host => read_host(host, "host")?,
+        };
         Ok(Self {
             client: logged.client,
             method: upper_case(logged.method),
-            host: host_name(logged.host),
+            host,
             path: Path::read(path).map_err(AmbiguousRequest::Path)?,
             query: query.into(),
             headers: Cow::Owned(logged.headers),
@@ -155,27 +205,73 @@ impl<'a> ClientRequest<'a> {
     }
 }
 
-/// The client's address, and whether the peer is trusted.
-fn find_client(client_ip: &ClientIp, peer: Peer, headers: &HeaderMap) -> (IpAddr, bool) {
+/// The client's address. An unknown peer is counted as 0.0.0.0.
+fn find_client(client_ip: &ClientIp, peer: Peer, headers: &HeaderMap) -> IpAddr {
     match peer {
-        Peer::Ip(ip) => (client_ip.from_peer(ip, headers), client_ip.trusts(ip)),
-        // The permissions of the socket's file decide who may connect: such a peer is trusted.
-        Peer::Unix => (client_ip.behind(Ipv4Addr::LOCALHOST.into(), headers), true),
+        Peer::Ip(ip) => client_ip.from_peer(ip, headers),
+        Peer::Unix => client_ip.behind(Ipv4Addr::LOCALHOST.into(), headers),
+        Peer::Unknown => Ipv4Addr::UNSPECIFIED.into(),
     }
 }
 
-/// The value of the header that is present, or of both if they agree.
+/// What a trusted proxy says about the request that it asks about.
+#[derive(Default)]
+struct Claimed {
+    uri: Option<String>,
+    method: Option<String>,
+    host: Option<String>,
+}
+
+impl Claimed {
+    fn read(headers: &HeaderMap) -> Result<Self, AmbiguousRequest> {
+        let uri = agreed(headers, &URI, |one, other| {
+            let (one, other) = (Target::read(one), Target::read(other));
+            let hosts = one.authority.zip(other.authority);
+            (one.path, one.query) == (other.path, other.query)
+                && hosts.is_none_or(|(one, other)| one == other)
+        })?;
+        let method = agreed(headers, &METHOD, str::eq_ignore_ascii_case)?;
+        // Proxies that append leave the client's value in front.
+        let host = last(headers, &X_FORWARDED_HOST);
+        let host = host.as_deref().and_then(|all| all.rsplit(',').next()).map(str::trim);
+        let mut host = host.map(|host| read_host(host, "x-forwarded-host")).transpose()?;
+        for name in &URI {
+            let Some(text) = last(headers, name) else { continue };
+            let Some(authority) = Target::read(&text).authority else { continue };
+            let named = read_host(authority, name.as_str())?;
+            if host.get_or_insert_with(|| named.clone()) != &named {
+                return Err(AmbiguousRequest::Conflict("x-forwarded-host", name.as_str()));
+            }
+        }
+        let method = method.map(|method| method.to_ascii_uppercase());
+        Ok(Self { uri, method, host })
+    }
+}
+
+fn read_host(text: &str, field: &'static str) -> Result<String, AmbiguousRequest> {
+    let authority = Authority::read(text.as_bytes());
+    authority.map(Authority::into_host).map_err(|_| AmbiguousRequest::Authority(field))
+}
+
+/// The value of the headers that are present, if they agree.
 fn agreed(
     headers: &HeaderMap,
-    names: &'static [HeaderName; 2],
+    names: &'static [HeaderName],
+    agree: impl Fn(&str, &str) -> bool,
 ) -> Result<Option<String>, AmbiguousRequest> {
-    let [first, second] = names;
-    match (last(headers, first), last(headers, second)) {
-        (Some(one), Some(other)) if one != other => {
-            Err(AmbiguousRequest::Conflict(first.as_str(), second.as_str()))
+    let mut found: Option<(&'static str, String)> = None;
+    for name in names {
+        for line in headers.get_all(name) {
+            let text = String::from_utf8_lossy(line.as_bytes()).trim().to_owned();
+            match &found {
+                _ if text.is_empty() => {}
+                None => found = Some((name.as_str(), text)),
+                Some((_, other)) if agree(other, &text) => {}
+                Some((first, _)) => return Err(AmbiguousRequest::Conflict(first, name.as_str())),
+            }
         }
-        (one, other) => Ok(one.or(other)),
     }
+    Ok(found.map(|(_, text)| text))
 }
 
 /// The last value of a header, which the nearest proxy wrote; `None` if it is empty.
@@ -188,9 +284,9 @@ fn last(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 /// The headers without those that `Connection` names. A client could name one there to have a proxy drop it, and so hide
 /// its identity.
 fn without_named(headers: &HeaderMap) -> Cow<'_, HeaderMap> {
-    let lines = headers.get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
-    let names = lines.flat_map(|line| line.split(','));
-    let named = names.filter_map(|name| name.trim().parse::<HeaderName>().ok());
+    let lines = headers.get_all(CONNECTION).iter();
+    let names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let named = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
     named.fold(Cow::Borrowed(headers), |mut kept, name| {
         if kept.contains_key(&name) {
             kept.to_mut().remove(&name);
@@ -206,27 +302,29 @@ fn upper_case(method: &str) -> Cow<'_, str> {
     method.into()
 }
 
-/// Path and query of `/path?query`, or of a whole URL.
-fn split(uri: &str) -> (&str, &str) {
-    let uri = uri.split('#').next().unwrap_or_default();
-    let (before, query) = uri.split_once('?').unwrap_or((uri, ""));
-    let path = match before.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains('/') => {
-            rest.find('/').map_or("/", |start| &rest[start..])
-        }
-        _ => before,
-    };
-    (path, query)
+/// `/path?query`, or a whole URL.
+struct Target<'t> {
+    /// Not parsed yet; `None` if it is no URL.
+    authority: Option<&'t str>,
+    path: &'t str,
+    query: &'t str,
 }
 
-/// `Example.COM.:443` is `example.com`: the host in its one spelling.
-fn host_name(host: &str) -> String {
-    let has_port = |(_, port): &(&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
-    let name = match host.rsplit_once(':').filter(has_port) {
-        Some((name, _)) if name.ends_with(']') || !name.contains(':') => name,
-        _ => host,
-    };
-    name.trim_end_matches('.').to_ascii_lowercase()
+impl<'t> Target<'t> {
+    fn read(text: &'t str) -> Self {
+        let text = text.split('#').next().unwrap_or_default();
+        let (before, query) = text.split_once('?').unwrap_or((text, ""));
+        let is_web =
+            |scheme: &str| ["http", "https"].iter().any(|it| it.eq_ignore_ascii_case(scheme));
+        match before.split_once("://") {
+            Some((scheme, rest)) if is_web(scheme) => {
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                let path = if path.is_empty() { "/" } else { path };
+                Self { authority: Some(authority), path, query }
+            }
+            _ => Self { authority: None, path: before, query },
+        }
+    }
 }
 
 impl fmt::Display for AmbiguousRequest {
@@ -234,8 +332,23 @@ impl fmt::Display for AmbiguousRequest {
         match self {
             Self::Path(bad) => write!(f, "the path of the request {bad}"),
             Self::Conflict(one, other) => {
-                write!(f, "`{one}` and `{other}` differ: let the proxy write both")
+                write!(f, "`{one}` and `{other}` differ: let the proxy write one and clear the others")
             }
+            Self::Authority(field) => {
+                write!(f, "`{field}` is not a host with an optional port, like shop.example:443")
+            }
+            Self::RepeatedHost => f.write_str("`host` is present more than once"),
+            Self::HostNotTarget => f.write_str("`host` is not the host of the request's target"),
+            Self::Repeated(part) => {
+                write!(f, "{part} is repeated, or in a spelling that servers read differently: send it once, as it is named here")
+            }
+            Self::Semicolon(part) => {
+                write!(f, "{part} has a semicolon, where some servers begin another: send it as %3B")
+            }
+            Self::NoTarget => f.write_str(
+                "the proxy does not say which URI it asks about: let it write `x-forwarded-uri`, `x-original-uri` or \
+                 `x-original-url`",
+            ),
         }
     }
 }

@@ -3,7 +3,7 @@
 mod part;
 
 use self::part::Part;
-use crate::ClientRequest;
+use crate::{AmbiguousRequest, ClientRequest, MatchedRoute};
 
 /// Precedes a value of the client that looks like one of ours, such as an address, so that no client can use the key of
 /// another by sending its address in a header. No part of a request can contain this byte.
@@ -13,6 +13,10 @@ const GLOBAL: &str = "global";
 /// The prefix of a fingerprint. Without it, API keys of plain digits would look like fingerprints and get a mark, and
 /// overrides could not name them.
 const FINGERPRINT: &str = "fingerprint-";
+
+/// Far more than a key needs. Together they bound what one request costs: each alternative may read the whole request.
+const PARTS_MAX: usize = 8;
+const ALTERNATIVES_MAX: usize = 8;
 
 /// The parts of a request that make its key. Each part is a list of alternatives: the first that the request has.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,8 +33,19 @@ impl KeyParts {
     /// Reads parts as they are written in a configuration: `client_ip`, `header:x-user|client_ip`. An error says what was
     /// expected.
     pub fn read<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Self, String> {
-        let part = |text: &'t str| text.split('|').map(|word| Part::read(word.trim())).collect();
-        let parts: Vec<_> = texts.into_iter().map(part).collect::<Result<_, _>>()?;
+        let mut parts = Vec::new();
+        for text in texts {
+            if parts.len() == PARTS_MAX {
+                return Err(format!("too many key parts: expected at most {PARTS_MAX}"));
+            }
+            if text.split('|').count() > ALTERNATIVES_MAX {
+                let most =
+                    format!("expected at most {ALTERNATIVES_MAX}, like header:x-user|client_ip");
+                return Err(format!("too many alternatives in a key part: {most}"));
+            }
+            let alternatives = text.split('|').map(|word| Part::read(word.trim()));
+            parts.push(alternatives.collect::<Result<Vec<_>, _>>()?);
+        }
         if parts.is_empty() {
             return Err("unknown key part ``: expected a key part, like client_ip".to_owned());
         }
@@ -40,6 +55,11 @@ impl KeyParts {
     /// The path alone, as routes match it.
     pub fn path() -> Self {
         Self(vec![vec![Part::Path]])
+    }
+
+    /// How many alternatives all parts have together: what a key costs at most.
+    pub fn alternatives(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
     }
 
     /// Whether a key depends on a header.
@@ -53,27 +73,41 @@ impl KeyParts {
     }
 
     /// The key of a request. A single part is the key itself, so that an override can name it. Several parts are each
-    /// preceded by their length, so that no text can move from one part to the next.
-    pub fn key_for(&self, request: &ClientRequest<'_>, route: Option<&str>) -> Vec<u8> {
-        let value = |parts: &Vec<Part>| {
-            let found = parts.iter().find_map(|part| Some((part, part.value(request, route)?)));
-            match found {
-                Some((part, value)) if part.is_ours() || !looks_like_ours(&value) => value,
-                Some((_, value)) => [&[MARK], &*value].concat(),
-                None => request.client_name().into_bytes(),
-            }
-        };
-        match &*self.0 {
-            [only] => value(only),
-            parts => parts.iter().fold(Vec::new(), |mut key, part| {
-                let value = value(part);
-                key.extend_from_slice(format!("{}:", value.len()).as_bytes());
-                key.extend_from_slice(&value);
-                key.push(b',');
-                key
-            }),
+    /// preceded by their length, so that no text can move from one part to the next. An error if servers could read
+    /// another value from the request.
+    pub fn key_for(
+        &self,
+        request: &ClientRequest<'_>,
+        route: MatchedRoute<'_>,
+    ) -> Result<Vec<u8>, AmbiguousRequest> {
+        if let [only] = &*self.0 {
+            return first_present(only, request, route);
+        }
+        let mut key = Vec::new();
+        for alternatives in &self.0 {
+            let value = first_present(alternatives, request, route)?;
+            key.extend_from_slice(format!("{}:", value.len()).as_bytes());
+            key.extend_from_slice(&value);
+            key.push(b',');
+        }
+        Ok(key)
+    }
+}
+
+/// The value of the first part that the request has, else the client.
+fn first_present(
+    alternatives: &[Part],
+    request: &ClientRequest<'_>,
+    route: MatchedRoute<'_>,
+) -> Result<Vec<u8>, AmbiguousRequest> {
+    for part in alternatives {
+        match part.value(request, route)? {
+            None => {}
+            Some(value) if part.is_ours() || !looks_like_ours(&value) => return Ok(value),
+            Some(value) => return Ok([&[MARK], &*value].concat()),
         }
     }
+    Ok(request.client_name().into_bytes())
 }
 
 /// Whether a client's value looks like an address, a network, `global`, a fingerprint or a key of several parts.

@@ -1,6 +1,7 @@
 //! Who sends a request, and what it is counted by: from the connection, and from the headers of trusted proxies.
 //!
 //! - [`ClientIp`] finds the client's address, [`ClientRequest`] the whole request as the client sent it.
+//! - [`Authority`] is the one parser of hosts, [`is_claim`] the one table of headers that a client must not write.
 //! - [`Path`] is the one normaliser: routes and keys see every path in one spelling.
 //! - [`Routes`] find the policy of a request.
 //! - [`KeyParts`] make the key of a request, [`CountedBy`] one per identifier where limits name them.
@@ -9,6 +10,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod authority;
+mod claims;
 mod client_request;
 mod key;
 mod path;
@@ -18,8 +21,12 @@ mod route;
 
 pub use tidegate::tower::ClientIp;
 
-pub use self::client_request::{AmbiguousRequest, ClientRequest, LoggedRequest, Peer};
+pub use self::authority::{Authority, BadAuthority};
+pub use self::claims::{is_claim, is_respelled};
+pub use self::client_request::{
+    AmbiguousRequest, ClientRequest, LoggedRequest, Peer, TargetHeader,
+};
 pub use self::key::KeyParts;
-pub use self::path::{BadPath, Path};
+pub use self::path::{BadPath, Case, Path};
 pub use self::request_key::{CountedBy, RequestKey};
-pub use self::route::{BadMatch, Match, Route, RouteMatch, Routes};
+pub use self::route::{BadMatch, Match, MatchedRoute, Route, RouteMatch, Routes};

@@ -1,6 +1,17 @@
 //! The one normaliser of paths: another spelling of a path must not get another limit.
 
+use std::borrow::Cow;
 use std::fmt;
+
+/// Whether the letter case of a path matters.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Case {
+    /// `/Login` is another path than `/login`.
+    #[default]
+    Sensitive,
+    /// Both are the same path, as for the server behind.
+    Insensitive,
+}
 
 /// A path in its one spelling: no empty or dot segments, no unnecessary escapes, and escapes in upper case.
 ///
@@ -72,6 +83,39 @@ impl Path {
             Some(rest) => rest,
         }
     }
+
+    /// The path that is matched and counted where letter case may not matter.
+    pub fn counted_in(&self, case: Case) -> Cow<'_, str> {
+        match case {
+            Case::Sensitive => self.counted().into(),
+            Case::Insensitive => folded(self.counted()),
+        }
+    }
+}
+
+/// A counted path without letter case. Bytes that are no text stay, and the text around them is folded.
+fn folded(path: &str) -> Cow<'_, str> {
+    if !path.bytes().any(|byte| byte.is_ascii_uppercase() || byte == b'%') {
+        return path.into();
+    }
+    let decoded: Vec<u8> = bytes(path.as_bytes()).map(|(byte, _)| byte).collect();
+    let mut lower = Vec::with_capacity(decoded.len());
+    for chunk in decoded.utf8_chunks() {
+        let text: String = chunk.valid().chars().flat_map(without_case).collect();
+        lower.extend_from_slice(text.as_bytes());
+        lower.extend_from_slice(chunk.invalid());
+    }
+    let mut plain = String::with_capacity(path.len());
+    for byte in lower {
+        if byte == b'/' { plain.push('/') } else { push(&mut plain, byte) }
+    }
+    plain.into()
+}
+
+/// To upper case in between, because some small letters share one capital, and by letter: in a text, the last sigma of a
+/// word has a form of its own.
+fn without_case(letter: char) -> impl Iterator<Item = char> {
+    letter.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
 /// A segment without its parameters. Escaped semicolons count too: a proxy behind us may remove the escape.
@@ -89,7 +133,7 @@ fn bare(segments: &[&str]) -> Option<String> {
 /// Removes unnecessary escapes, and returns whether a slash was escaped or a backslash.
 fn unescaped(sent: &str) -> Result<(String, bool), BadPath> {
     let (mut plain, mut has_hidden_slash) = (String::with_capacity(sent.len()), false);
-    for (byte, escaped) in bytes(sent) {
+    for (byte, escaped) in bytes(sent.as_bytes()) {
         match byte {
             0 => return Err(BadPath::Nul),
             b'/' if !escaped => plain.push('/'),
@@ -107,7 +151,7 @@ fn unescaped(sent: &str) -> Result<(String, bool), BadPath> {
 /// A name or value of a query in its one spelling.
 pub(super) fn component(sent: &str) -> String {
     let mut plain = String::with_capacity(sent.len());
-    for (byte, escaped) in bytes(sent) {
+    for (byte, escaped) in bytes(sent.as_bytes()) {
         match byte {
             b'+' if !escaped => plain.push_str("%20"),
             // An escaped separator is not a separator.
@@ -119,8 +163,8 @@ pub(super) fn component(sent: &str) -> String {
 }
 
 /// The unescaped bytes, each with whether it was escaped.
-fn bytes(sent: &str) -> impl Iterator<Item = (u8, bool)> {
-    let mut rest = sent.as_bytes();
+pub(super) fn bytes(sent: &[u8]) -> impl Iterator<Item = (u8, bool)> {
+    let mut rest = sent;
     std::iter::from_fn(move || {
         let (first, after) = rest.split_first()?;
         let (byte, after) = match (first, after) {
@@ -245,6 +289,32 @@ mod tests {
     }
 
     #[test]
+    fn letter_case_makes_no_other_path_where_it_does_not_matter() {
+        for (sent, expected) in [
+            ("/Login", "/login"),
+            ("/LOGIN/", "/login"),
+            ("/L%4Fgin", "/login"),
+            ("/a%2FB;X=1", "/a/b"),
+            ("/%C3%84", "/%C3%A4"),
+            ("/Ä", "/%C3%A4"),
+            ("/%E2%84%AAey", "/key"), // the sign for Kelvin
+            ("/\u{17f}ale", "/sale"),
+            ("/%FFA", "/%FFa"),
+            ("/%C3%89/%FF", "/%C3%A9/%FF"),
+            ("/%C3%89%C3A", "/%C3%A9%C3a"),
+            ("/ΟΔΟΣ", "/%CE%BF%CE%B4%CE%BF%CF%83"),
+            ("/οδος/x", "/%CE%BF%CE%B4%CE%BF%CF%83/x"), // the final form
+            ("/STRA\u{1e9e}E", "/strasse"),
+            ("/straße", "/strasse"),
+            ("/%25A?", "/%25a%3F"),
+        ] {
+            let path = Path::read(sent).unwrap();
+            assert_eq!(path.counted_in(Case::Insensitive), expected, "{sent}");
+            assert_eq!(path.counted_in(Case::Sensitive), path.counted(), "{sent}");
+        }
+    }
+
+    #[test]
     fn values_of_a_query_have_one_spelling() {
         for (sent, expected) in [
             ("a+b", "a%20b"),
@@ -276,6 +346,16 @@ mod tests {
             if let Ok(path) = Path::read(&with) {
                 let plain = Path::read(&without).unwrap();
                 prop_assert_eq!(path.counted(), plain.counted());
+            }
+        }
+
+        #[test]
+        fn a_path_without_case_is_a_path(sent in "/[a-cA-C./%25eEfFcC\u{0}-\u{ff}]{0,24}") {
+            if let Ok(path) = Path::read(&sent) {
+                let folded = path.counted_in(Case::Insensitive).into_owned();
+                let again = Path::read(&folded).unwrap();
+                prop_assert_eq!(again.counted(), &folded);
+                prop_assert_eq!(again.counted_in(Case::Insensitive), folded);
             }
         }
 

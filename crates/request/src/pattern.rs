@@ -2,7 +2,7 @@
 
 use tidegate_core::Wildcard;
 
-use crate::Path;
+use crate::{Authority, Case, Path};
 
 /// A path pattern of a route: `/api/login`, `/api/*`, `/users/*/posts`. One that ends in `/*` also matches the path above:
 /// a server that answers `/api/` answers `/api` as well.
@@ -22,7 +22,7 @@ pub(super) struct HostPattern {
 }
 
 impl PathPattern {
-    pub(super) fn read(text: &str) -> Result<Self, &'static str> {
+    pub(super) fn read(text: &str, case: Case) -> Result<Self, &'static str> {
         if text.contains(['?', '#']) {
             return Err("one without `?` and `#`: only the path is matched");
         }
@@ -32,24 +32,33 @@ impl PathPattern {
         if path.has_parameters() {
             return Err("one without `;`: parameters are not matched");
         }
-        let path = path.counted();
+        let path = path.counted_in(case);
         let above = path.strip_suffix("/*").map(Wildcard::new);
-        Ok(Self { text: text.to_owned(), path: Wildcard::new(path), above })
+        Ok(Self { text: text.to_owned(), path: Wildcard::new(&path), above })
     }
 
-    pub(super) fn matches(&self, path: &Path) -> bool {
-        let path = path.counted().as_bytes();
+    /// Whether it matches a path in its one spelling, in the letter case of the pattern.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        let path = path.as_bytes();
         self.path.matches(path) || self.above.as_ref().is_some_and(|above| above.matches(path))
     }
 }
 
 impl HostPattern {
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
+        let expected = "one like api.example.com, without a port";
+        if !text.contains('*') {
+            let authority = Authority::read(text.as_bytes()).map_err(|_| expected)?;
+            if authority.port().is_some() || text.ends_with(':') {
+                return Err(expected);
+            }
+            let host = authority.into_host();
+            return Ok(Self { host: Wildcard::new(&host), text: host });
+        }
         let host = text.trim_end_matches('.').to_ascii_lowercase();
-        let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*:[]".contains(&byte);
-        let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains([':', '[']));
-        if host.is_empty() || has_port || !host.bytes().all(of_a_host) {
-            return Err("one like api.example.com, without a port");
+        let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
+        if !host.bytes().all(is_of_host) {
+            return Err(expected);
         }
         Ok(Self { host: Wildcard::new(&host), text: host })
     }
@@ -67,9 +76,9 @@ mod tests {
     #[test]
     fn a_star_stands_for_anything_and_a_path_for_all_its_spellings() {
         let check = |pattern: &str, path: &str, expected: bool| {
-            let pattern = PathPattern::read(pattern).unwrap();
+            let pattern = PathPattern::read(pattern, Case::Sensitive).unwrap();
             assert_eq!(
-                pattern.matches(&Path::read(path).unwrap()),
+                pattern.matches(Path::read(path).unwrap().counted()),
                 expected,
                 "{} {path}",
                 pattern.text
@@ -106,9 +115,19 @@ mod tests {
     #[test]
     fn patterns_that_make_no_sense_are_refused() {
         for text in ["", "api", "*", "/a%00", "/a\\..\\b", "/a;b", "/a%3Bb"] {
-            assert!(PathPattern::read(text).is_err(), "{text}");
+            assert!(PathPattern::read(text, Case::Sensitive).is_err(), "{text}");
         }
-        for text in ["", ".", "a b", "http://shop.example", "shop.example:80", "ä"] {
+        for text in [
+            "",
+            ".",
+            "a b",
+            "http://shop.example",
+            "shop.example:80",
+            "shop.example:",
+            "ä",
+            "2001:db8::1",
+            "*:80",
+        ] {
             assert!(HostPattern::read(text).is_err(), "{text}");
         }
     }
@@ -124,6 +143,8 @@ mod tests {
             ("*.shop.example", "eshop.example", false),
             ("*", "anything", true),
             ("[::1]", "[::1]", true),
+            ("[2001:DB8:0::1]", "[2001:db8::1]", true),
+            ("shop.example.", "shop.example", true),
         ] {
             assert_eq!(HostPattern::read(pattern).unwrap().matches(host), expected, "{pattern}");
         }

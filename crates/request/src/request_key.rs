@@ -2,7 +2,7 @@
 
 use tidegate::Key;
 
-use crate::{ClientRequest, KeyParts};
+use crate::{AmbiguousRequest, ClientRequest, KeyParts, MatchedRoute};
 
 /// What requests are counted by.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,16 +30,27 @@ impl Default for CountedBy {
 }
 
 impl CountedBy {
-    /// The key of a request on a route.
-    pub fn key_for(&self, request: &ClientRequest<'_>, route: Option<&str>) -> RequestKey<'_> {
-        match self {
-            Self::One(parts) => RequestKey::One(parts.key_for(request, route)),
+    /// The key of a request on a route. An error if servers could read another one.
+    pub fn key_for(
+        &self,
+        request: &ClientRequest<'_>,
+        route: MatchedRoute<'_>,
+    ) -> Result<RequestKey<'_>, AmbiguousRequest> {
+        Ok(match self {
+            Self::One(parts) => RequestKey::One(parts.key_for(request, route)?),
             Self::Each(named) => {
-                let value = |parts: &KeyParts| parts.key_for(request, route);
-                let each = named.iter().map(|(name, parts)| (name.as_str(), value(parts)));
-                RequestKey::Each(each.collect())
+                let mut each = Vec::with_capacity(named.len());
+                for (name, parts) in named {
+                    each.push((name.as_str(), parts.key_for(request, route)?));
+                }
+                RequestKey::Each(each)
             }
-        }
+        })
+    }
+
+    /// How many parts of a request may be read for a key.
+    pub fn alternatives(&self) -> usize {
+        self.parts().map(KeyParts::alternatives).sum()
     }
 
     /// Whether a key depends on a header.

@@ -1,10 +1,11 @@
 //! Routes: the policy and the key of a request. The first route that matches wins.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::pattern::{HostPattern, PathPattern};
-use crate::{ClientRequest, CountedBy, KeyParts, RequestKey};
+use crate::{AmbiguousRequest, Case, ClientRequest, CountedBy, KeyParts, RequestKey};
 use tidegate_core::text::printable;
 
 /// The conditions of a route. An absent one matches everything.
@@ -16,12 +17,15 @@ pub struct Match<'a> {
     pub methods: &'a [&'a str],
     /// A host in which `*` matches anything.
     pub host: Option<&'a str>,
+    /// Whether the letter case of the path matters, for the key as well.
+    pub case: Case,
 }
 
 /// A route, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
     path: Option<PathPattern>,
+    case: Case,
     methods: Vec<String>,
     host: Option<HostPattern>,
     policy: String,
@@ -50,6 +54,15 @@ pub struct Routes {
     default_key: CountedBy,
 }
 
+/// What a key needs to know of the route that matched. The default is no route.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MatchedRoute<'a> {
+    /// The name of the route.
+    pub name: Option<&'a str>,
+    /// Whether the letter case of the path matters.
+    pub case: Case,
+}
+
 /// The policy and key of a request.
 #[derive(Debug)]
 pub struct RouteMatch<'a> {
@@ -61,8 +74,8 @@ pub struct RouteMatch<'a> {
     pub key: RequestKey<'a>,
     /// What the request costs.
     pub cost: u64,
-    /// The name of the route, if one matched.
-    pub route: Option<&'a str>,
+    /// The route, if one matched.
+    pub route: MatchedRoute<'a>,
     /// The index of the route, if one matched.
     pub number: Option<usize>,
 }
@@ -80,7 +93,8 @@ impl Route {
             bad.push(BadMatch { field, text: text.to_owned(), expected });
         };
         let path = matched.path.and_then(|text| {
-            PathPattern::read(text).map_err(|expected| note("path", text, expected)).ok()
+            let read = PathPattern::read(text, matched.case);
+            read.map_err(|expected| note("path", text, expected)).ok()
         });
         let mut methods = Vec::new();
         for text in matched.methods {
@@ -102,14 +116,24 @@ impl Route {
         let name = format!("{} {host_name}{path_name}", methods.join(","));
         let name = name.trim_start().to_owned();
         let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));
-        Ok(Self { path, methods, host, policy, key, cost, name })
+        let case = matched.case;
+        Ok(Self { path, case, methods, host, policy, key, cost, name })
     }
 
-    fn matches(&self, request: &ClientRequest<'_>) -> bool {
+    /// `folded` is the path without letter case, once a route needs it.
+    fn matches<'r>(
+        &self,
+        request: &'r ClientRequest<'_>,
+        folded: &OnceCell<std::borrow::Cow<'r, str>>,
+    ) -> bool {
         let method =
             self.methods.is_empty() || self.methods.iter().any(|method| *method == request.method);
         let host = self.host.as_ref().is_none_or(|host| host.matches(&request.host));
-        method && host && self.path.as_ref().is_none_or(|path| path.matches(&request.path))
+        let path = || match self.case {
+            Case::Sensitive => request.path.counted(),
+            Case::Insensitive => folded.get_or_init(|| request.path.counted_in(Case::Insensitive)),
+        };
+        method && host && self.path.as_ref().is_none_or(|pattern| pattern.matches(path()))
     }
 }
 
@@ -134,23 +158,39 @@ impl Routes {
         Self { in_order, policy_keys, default_key: CountedBy::default() }
     }
 
-    /// The policy and key of a request: by the first route that matches, or by `policy` if it is given.
+    /// The policy and key of a request: by the first route that matches, or by `policy` if it is given. An error if
+    /// servers could read another key from the request.
     pub fn find<'a>(
         &'a self,
         request: &ClientRequest<'_>,
         policy: Option<&'a str>,
-    ) -> Option<RouteMatch<'a>> {
+    ) -> Result<Option<RouteMatch<'a>>, AmbiguousRequest> {
         if let Some(policy) = policy {
-            let by = self.key_of(policy);
-            let key = by.key_for(request, None);
-            return Some(RouteMatch { policy, by, key, cost: 1, route: None, number: None });
+            let (by, route) = (self.key_of(policy), MatchedRoute::default());
+            let key = by.key_for(request, route)?;
+            return Ok(Some(RouteMatch { policy, by, key, cost: 1, route, number: None }));
         }
-        let mut routes = self.in_order.iter().enumerate();
-        let (number, Route { policy, key, cost, name, .. }) =
-            routes.find(|(_, route)| route.matches(request))?;
+        let (mut routes, folded) = (self.in_order.iter().enumerate(), OnceCell::new());
+        let found = routes.find(|(_, route)| route.matches(request, &folded));
+        let Some((number, Route { policy, key, cost, name, case, .. })) = found else {
+            return Ok(None);
+        };
         let by = key.as_ref().unwrap_or(&self.default_key);
-        let key = by.key_for(request, Some(name));
-        Some(RouteMatch { policy, by, key, cost: *cost, route: Some(name), number: Some(number) })
+        let route = MatchedRoute { name: Some(name), case: *case };
+        let key = by.key_for(request, route)?;
+        Ok(Some(RouteMatch { policy, by, key, cost: *cost, route, number: Some(number) }))
+    }
+
+    /// How many routes there are.
+    pub const fn len(&self) -> usize {
+        self.in_order.len()
+    }
+
+    /// The most parts of a request that any key may read.
+    pub fn alternatives_max(&self) -> usize {
+        let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
+        let all = of_routes.chain(self.policy_keys.values()).map(CountedBy::alternatives);
+        all.max().unwrap_or_default().max(self.default_key.alternatives())
     }
 
     /// The policy of each route.
@@ -185,7 +225,7 @@ mod tests {
     use crate::Peer;
 
     fn route(path: Option<&str>, methods: &[&str], host: Option<&str>, policy: &str) -> Route {
-        Route::new(Match { path, methods, host }, policy, None, 1).unwrap()
+        Route::new(Match { path, methods, host, case: Case::Sensitive }, policy, None, 1).unwrap()
     }
 
     #[test]
@@ -204,9 +244,9 @@ mod tests {
             let (request, ()) = request.body(()).unwrap().into_parts();
             let client_ip = ClientIp::new();
             let peer = Peer::Ip("192.0.2.7".parse().unwrap());
-            let seen = ClientRequest::forwarded(&client_ip, peer, &request).unwrap();
-            let found = routes.find(&seen, None);
-            let found = found.as_ref().map(|found| (found.policy, found.route.unwrap()));
+            let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
+            let found = routes.find(&seen, None).unwrap();
+            let found = found.as_ref().map(|found| (found.policy, found.route.name.unwrap()));
             assert_eq!(found, expected, "{method} {host} {path}");
         };
         check("POST", "a", "/api/login", Some(("login", "POST,PUT /api/login")));
@@ -218,8 +258,42 @@ mod tests {
     }
 
     #[test]
+    fn letter_case_evades_no_route_whose_server_ignores_it() {
+        let case = Case::Insensitive;
+        let matched = |path, case| Match { path: Some(path), case, ..Match::default() };
+        let by_path = || KeyParts::read(["path"]).ok();
+        let routes = Routes::new(
+            vec![
+                Route::new(matched("/Api/Login", case), "login", by_path(), 1).unwrap(),
+                Route::new(matched("/api/*", Case::Sensitive), "api", by_path(), 1).unwrap(),
+            ],
+            BTreeMap::new(),
+        );
+        let client_ip = ClientIp::new();
+        for (path, expected) in [
+            ("/api/login", Some(("login", "/api/login"))),
+            ("/API/login/", Some(("login", "/api/login"))),
+            ("/api/LOG%49N;x", Some(("login", "/api/login"))),
+            ("/api/Other", Some(("api", "/api/Other"))),
+            ("/Api/other", None),
+        ] {
+            let (request, ()) = Request::get(path).body(()).unwrap().into_parts();
+            let seen = ClientRequest::direct(&client_ip, Peer::Unix, &request).unwrap();
+            let found = routes.find(&seen, None).unwrap();
+            let found = found.map(|found| (found.policy, found.key.into_label()));
+            let expected = expected.map(|(policy, key)| (policy, key.as_bytes().to_vec()));
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
     fn all_that_makes_no_sense_in_a_route_is_told() {
-        let matched = Match { path: Some("api"), methods: &["PO ST", "get"], host: Some("a b") };
+        let matched = Match {
+            path: Some("api"),
+            methods: &["PO ST", "get"],
+            host: Some("a b"),
+            ..Match::default()
+        };
         let bad = Route::new(matched, "api", None, 1).unwrap_err();
         let told: Vec<_> = bad.iter().map(|bad| (bad.field, bad.to_string())).collect();
         assert_eq!(

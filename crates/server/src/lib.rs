@@ -2,7 +2,8 @@
 //!
 //! Each module imports only from modules above it; a test checks the order.
 //!
-//! - [`net`]: listeners, connections, TLS, PROXY protocol, timeouts, body bounds, write coalescing.
+//! - [`net`]: listeners, connections, TLS, PROXY protocol, timeouts, what each client and all together may hold, write
+//!   coalescing.
 //! - [`metrics`]: counters, histograms, the metric catalogue, refused keys, rendering for Prometheus.
 //! - `telemetry`: OpenTelemetry export, behind the feature `otlp`.
 //! - [`logs`]: log lines and their rate limits.

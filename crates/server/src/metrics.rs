@@ -53,10 +53,12 @@ pub(crate) enum Shed {
     Requests,
     /// Too many requests wait in leaky buckets.
     Waiting,
+    /// Too many requests of one client in flight.
+    PerClient,
 }
 
 impl Shed {
-    const ALL: [Self; 3] = [Self::InFlight, Self::Requests, Self::Waiting];
+    const ALL: [Self; 4] = [Self::InFlight, Self::Requests, Self::Waiting, Self::PerClient];
 
     /// The setting that bounds it.
     const fn as_str(self) -> &'static str {
@@ -64,6 +66,7 @@ impl Shed {
             Self::InFlight => "in_flight",
             Self::Requests => "max_requests",
             Self::Waiting => "max_waiting",
+            Self::PerClient => "per_client",
         }
     }
 }
@@ -83,6 +86,9 @@ pub(crate) struct Metrics {
 struct DoorCounts {
     accepted: AtomicU64,
     closed: AtomicU64,
+    /// Closed because their client has too many.
+    refused: AtomicU64,
+    auth_failures: AtomicU64,
     times: DurationHistogram,
 }
 
@@ -162,6 +168,16 @@ impl Metrics {
     pub(crate) fn connected(self: &Arc<Self>, door: Door) -> Connected {
         self.doors[door as usize].accepted.fetch_add(1, Relaxed);
         Connected { metrics: self.clone(), door }
+    }
+
+    /// Counts a connection that was closed because its client has too many.
+    pub(crate) fn connection_refused(&self, door: Door) {
+        self.doors[door as usize].refused.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a wrong password or token.
+    pub(crate) fn auth_failed(&self, door: Door) {
+        self.doors[door as usize].auth_failures.fetch_add(1, Relaxed);
     }
 
     /// Counts a reload: the new configuration was accepted or refused.

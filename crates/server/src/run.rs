@@ -29,8 +29,8 @@ use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
 use crate::net::{
-    AcceptBounds, ConnectionHandler, Listener, Preamble, Shutdown, Stream, TrustedPeers, accept,
-    tls,
+    AcceptBounds, Client, Clients, ConnectionHandler, Listener, OnRefused, Preamble, Shutdown,
+    Stream, TrustedPeers, accept, tls,
 };
 use crate::service::{AppState, Draft};
 #[cfg(feature = "otlp")]
@@ -38,7 +38,6 @@ use crate::telemetry::Telemetry;
 use crate::upstreams::{self, Upstreams};
 use tidegate::driver::{self, StoreDrivers, StoreOptions};
 use tidegate_config::{self as config, Address, Config, Door, Exposure};
-use tidegate_request::Peer;
 
 /// Why a server did not start, as text for the operator.
 #[derive(Debug)]
@@ -139,7 +138,7 @@ async fn until_stopped(
         until_stopped.spawn(sampler.run());
     }
     until_stopped.spawn(store_watch::watch(app.clone(), store));
-    let reloader = Reloader::new(source, app.clone(), config, identity, exposed);
+    let reloader = Reloader::new(source, app.clone(), config, identity, exposed, insecure_bind);
     until_stopped.spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
     systemd.ready();
@@ -225,6 +224,7 @@ fn exposure(door: Door, listener: &config::Listener) -> Exposure {
 struct BoundDoor {
     listener: Listener,
     bounds: AcceptBounds,
+    clients: Arc<Clients>,
     proxy_protocol: Option<TrustedPeers>,
     tls: Option<Arc<tls::Acceptor>>,
 }
@@ -259,7 +259,7 @@ impl OpenDoors {
         context: &DoorContext<'_>,
     ) -> Result<(), ServeError> {
         let door = D::build(context).map_err(ServeError::new)?;
-        let BoundDoor { listener, bounds, proxy_protocol, tls } = bound;
+        let BoundDoor { listener, bounds, clients, proxy_protocol, tls } = bound;
         if let Ok(addr) = listener.address() {
             tracing::info!(%addr, "{}", D::LISTENING);
             let scheme = if tls.is_some() { "https" } else { "http" };
@@ -267,7 +267,10 @@ impl OpenDoors {
             // A closed standard output is no reason to fail.
             let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
         }
-        let door = Preamble { proxy_protocol, tls, door };
+        let app = context.app.clone();
+        let on_refused =
+            OnRefused(Arc::new(move |peer| app.service().refused_connection(name, peer)));
+        let door = Preamble { proxy_protocol, tls, clients, on_refused, door };
         let door = Counted { door, name, metrics: self.metrics.clone() };
         let mut stopped = self.stop.subscribe();
         self.servers.spawn(async move {
@@ -297,9 +300,9 @@ struct Counted<D> {
 }
 
 impl<D: ConnectionHandler + Sync> ConnectionHandler for Counted<D> {
-    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
+    async fn serve(self, stream: Stream, client: Client, shutdown: Shutdown) {
         let _connected = self.metrics.connected(self.name);
-        self.door.serve(stream, peer, shutdown).await;
+        self.door.serve(stream, client, shutdown).await;
     }
 }
 
@@ -322,7 +325,9 @@ async fn bind(
     let passed = sockets.take(door).transpose().map_err(|error| bad_socket(door, &error))?;
     let Some(options) = listener else {
         let (bounds, proxy_protocol, tls) = (AcceptBounds::default(), None, None);
-        return Ok(passed.map(|listener| BoundDoor { listener, bounds, proxy_protocol, tls }));
+        let clients = clients(app, config::PerClient::default(), bounds);
+        let bound = |listener| BoundDoor { listener, bounds, clients, proxy_protocol, tls };
+        return Ok(passed.map(bound));
     };
     let tls = options.tls.as_ref().map(|files| tls::Acceptor::new(files.clone(), door.alpn()));
     let tls = tls.transpose().map_err(ServeError::new)?;
@@ -333,7 +338,23 @@ async fn bind(
         let bound = Listener::bind(&options.address).await;
         bound.map_err(|error| not_bound(&options.address, &error))?
     };
-    Ok(Some(BoundDoor { listener, bounds: bounds(options), proxy_protocol, tls }))
+    let bounds = bounds(options);
+    let clients = clients(app, options.per_client, bounds);
+    Ok(Some(BoundDoor { listener, bounds, clients, proxy_protocol, tls }))
+}
+
+/// The clients of a door, who share its connections.
+fn clients(
+    app: &Arc<AppState>,
+    per_client: config::PerClient,
+    bounds: AcceptBounds,
+) -> Arc<Clients> {
+    let app = app.clone();
+    let identify = move |ip| {
+        let client_ip = &app.in_force().http.client_ip;
+        (!client_ip.trusts(ip)).then(|| client_ip.name(ip))
+    };
+    Clients::new(Arc::new(identify), per_client.of(bounds.connections_max))
 }
 
 /// The upstreams of the configuration in force.

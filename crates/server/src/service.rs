@@ -27,7 +27,8 @@ pub(crate) use self::pipeline::Pipeline;
 pub(crate) use self::settings::{AdminToken, Settings};
 pub(crate) use self::unanswered::Unanswered;
 use crate::logs::Events;
-use crate::metrics::{Counters, Door, Metrics, Outcome, Refusals, Status};
+use crate::metrics::{Counters, Door, Metrics, Outcome, Refusals, Shed, Status};
+use tidegate_request::Peer;
 
 /// Answers questions with the configuration in force, and records the outcomes.
 #[derive(Debug)]
@@ -89,8 +90,26 @@ impl CheckService {
         &self.refusals
     }
 
+    /// Counts and logs a wrong password or token.
+    pub(crate) fn wrong_secret(&self, door: Door, peer: Peer) {
+        self.metrics.auth_failed(door);
+        self.events.wrong_secret(door, peer);
+    }
+
+    /// Counts and logs a connection that was closed because its client has too many.
+    pub(crate) fn refused_connection(&self, door: Door, peer: Peer) {
+        self.metrics.connection_refused(door);
+        self.events.too_many_of_client(door, &peer.to_string(), "max_connections");
+    }
+
+    /// Counts and logs a request of the proxy that was refused because its client has too many.
+    pub(crate) fn shed_client(&self, client: &str) {
+        self.metrics.shed(Shed::PerClient);
+        self.events.too_many_of_client(Door::Proxy, client, "max_requests");
+    }
+
     /// Log lines that were not written, by event.
-    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 2] {
+    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 4] {
         self.events.dropped_lines()
     }
 

@@ -8,6 +8,7 @@ export function limitDetails(limit) {
   if (limit.burst !== undefined && limit.burst !== limit.limit) parts.push(`burst ${count(limit.burst)}`);
   if (limit.capacity !== undefined) parts.push(`capacity ${count(limit.capacity)}`);
   if (limit.max_wait_us !== undefined) parts.push(`max wait ${duration(limit.max_wait_us / 1000)}`);
+  if (limit.ttl_us !== undefined) parts.push(`ttl ${duration(limit.ttl_us / 1000)}`);
   if (limit.key !== undefined) parts.push(`per ${limit.key}`);
   return parts;
 }

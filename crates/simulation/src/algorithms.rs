@@ -6,7 +6,7 @@ use tidegate_core::State;
 use crate::algorithm::{Algorithm, most_within};
 use crate::experiment::{InputError, experiment};
 use crate::rng::Rng;
-use crate::{START_US, WINDOW_MS, index};
+use crate::{START_US, StopFlag, WINDOW_MS, index};
 
 /// On average; a trace is cut off at twice as many. Six algorithms decide them: about 20 ms.
 const MAX_REQUESTS: u64 = 20_000;
@@ -53,14 +53,14 @@ pub struct AlgorithmsRow {
     pub timeline: Vec<u64>,
 }
 
-fn simulate(input: &Algorithms) -> Result<AlgorithmsReport, InputError> {
+fn simulate(input: &Algorithms, stop: &StopFlag) -> Result<AlgorithmsReport, InputError> {
     let &Algorithms { limit, window_ms, windows, demand_milli, .. } = input;
     if limit * windows * demand_milli / 1000 > MAX_REQUESTS {
         let expected = format!("at most {MAX_REQUESTS} requests: fewer windows or a lower limit");
         return Err(InputError::new("demand_milli", expected));
     }
     let trace = trace(input);
-    let row = |algorithm: &Algorithm| follow(input, algorithm, &trace);
+    let row = |algorithm: &Algorithm| follow(input, algorithm, &trace, stop);
     let algorithms = Algorithm::all(limit, window_ms)?.iter().map(row).collect();
     Ok(AlgorithmsReport { input: *input, offered: trace.len() as u64, algorithms })
 }
@@ -90,12 +90,17 @@ fn trace(input: &Algorithms) -> Vec<u64> {
     requests
 }
 
-fn follow(input: &Algorithms, algorithm: &Algorithm, trace: &[u64]) -> AlgorithmsRow {
+fn follow(
+    input: &Algorithms,
+    algorithm: &Algorithm,
+    trace: &[u64],
+    stop: &StopFlag,
+) -> AlgorithmsRow {
     let mut state = State::Empty;
     let mut instants = Vec::new();
     let (mut longest_wait_us, mut state_bytes, mut written) = (0, 0, Vec::new());
     let every = trace.len().div_ceil(SAMPLES).max(1);
-    for (index, &at_us) in trace.iter().enumerate() {
+    for (index, &at_us) in stop.until(trace.iter().enumerate()) {
         if let Some(ahead_us) = algorithm.admit(&mut state, at_us) {
             longest_wait_us = longest_wait_us.max(ahead_us - at_us);
             instants.push(ahead_us);

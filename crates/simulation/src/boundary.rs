@@ -5,7 +5,7 @@ use tidegate_core::State;
 
 use crate::algorithm::Algorithm;
 use crate::experiment::{InputError, experiment};
-use crate::{START_US, WINDOW_MS, float};
+use crate::{START_US, StopFlag, WINDOW_MS, float};
 
 experiment! {
     Boundary -> BoundaryReport {
@@ -38,7 +38,7 @@ pub struct BoundaryRow {
     pub times_limit: f64,
 }
 
-fn simulate(input: &Boundary) -> Result<BoundaryReport, InputError> {
+fn simulate(input: &Boundary, stop: &StopFlag) -> Result<BoundaryReport, InputError> {
     let &Boundary { limit, window_ms, position_permille } = input;
     // Whole microseconds, because a window is whole milliseconds.
     let (window_us, gap_us) = (window_ms * 1000, window_ms * (1000 - position_permille));
@@ -46,7 +46,7 @@ fn simulate(input: &Boundary) -> Result<BoundaryReport, InputError> {
     let attack = |algorithm: &Algorithm| {
         let mut state = State::Empty;
         let mut send = |at_us| -> Vec<u64> {
-            (0..limit).filter_map(|_| algorithm.admit(&mut state, at_us)).collect()
+            stop.until(0..limit).filter_map(|_| algorithm.admit(&mut state, at_us)).collect()
         };
         let (first, second) = (send(edge_us - gap_us), send(edge_us));
         let in_gap = first.iter().chain(&second).filter(|at_us| **at_us <= edge_us).count() as u64;

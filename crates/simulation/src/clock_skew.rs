@@ -6,7 +6,7 @@ use tidegate_core::State;
 use crate::algorithm::{Algorithm, most_within};
 use crate::experiment::{InputError, experiment};
 use crate::rng::Rng;
-use crate::{START_US, WINDOW_MS, index};
+use crate::{START_US, StopFlag, WINDOW_MS, index};
 
 /// Of all nodes in all windows. Six algorithms decide them by two clocks: about 40 ms.
 const MAX_REQUESTS: u64 = 20_000;
@@ -55,7 +55,7 @@ struct Request {
     node_clock_us: u64,
 }
 
-fn simulate(input: &ClockSkew) -> Result<ClockSkewReport, InputError> {
+fn simulate(input: &ClockSkew, stop: &StopFlag) -> Result<ClockSkewReport, InputError> {
     let &ClockSkew { nodes, limit, window_ms, windows, .. } = input;
     let most = MAX_REQUESTS / (nodes * limit);
     if windows > most {
@@ -65,8 +65,10 @@ fn simulate(input: &ClockSkew) -> Result<ClockSkewReport, InputError> {
     let requests = requests(input);
     let row = |algorithm: &Algorithm| ClockSkewRow {
         algorithm: algorithm.name(),
-        own_clocks: decide(input, algorithm, &requests, |request| request.node_clock_us),
-        store_clock: decide(input, algorithm, &requests, |request| request.at_us),
+        own_clocks: decide(input, algorithm, stop.until(&requests), |request| {
+            request.node_clock_us
+        }),
+        store_clock: decide(input, algorithm, stop.until(&requests), |request| request.at_us),
     };
     let algorithms = Algorithm::all(limit, window_ms)?.iter().map(row).collect();
     Ok(ClockSkewReport { input: *input, offered: nodes * limit * windows, algorithms })
@@ -91,10 +93,10 @@ fn requests(input: &ClockSkew) -> Vec<Request> {
     requests
 }
 
-fn decide(
+fn decide<'a>(
     input: &ClockSkew,
     algorithm: &Algorithm,
-    requests: &[Request],
+    requests: impl Iterator<Item = &'a Request>,
     clock: fn(&Request) -> u64,
 ) -> ClockOutcome {
     let mut state = State::Empty;

@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_core::{LeaseError, LimitError};
 
+use crate::StopFlag;
+
 /// A simulation and its parameters.
 pub trait Experiment: DeserializeOwned + Default + Send + 'static {
     type Report: Serialize;
@@ -14,8 +16,13 @@ pub trait Experiment: DeserializeOwned + Default + Send + 'static {
     /// The parameters that have bounds, with the values they have now.
     fn knobs(&self) -> Vec<Knob>;
 
-    /// Runs it, unless a parameter is out of its bounds.
-    fn run(&self) -> Result<Self::Report, InputError>;
+    /// Runs it until it is done or stopped, unless a parameter is out of its bounds.
+    fn run_until(&self, stop: &StopFlag) -> Result<Self::Report, InputError>;
+
+    /// Runs it to its end.
+    fn run(&self) -> Result<Self::Report, InputError> {
+        self.run_until(&StopFlag::default())
+    }
 }
 
 /// A parameter and its bounds. The last word of its name is its unit.
@@ -119,9 +126,9 @@ macro_rules! experiment {
                 vec![$($($crate::Knob::new(stringify!($field), self.$field, &$bounds),)?)*]
             }
 
-            fn run(&self) -> Result<$report, $crate::InputError> {
+            fn run_until(&self, stop: &$crate::StopFlag) -> Result<$report, $crate::InputError> {
                 $crate::Knob::check_all(&self.knobs())?;
-                simulate(self)
+                simulate(self, stop)
             }
         }
     };

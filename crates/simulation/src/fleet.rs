@@ -12,7 +12,7 @@ use self::arrivals::Arrivals;
 use self::meter::Meter;
 use self::strategies::{Leased, Naive, Strict};
 use self::world::{Strategy, World};
-use crate::micros;
+use crate::{StopFlag, micros};
 
 /// What the command line asks for, in integers.
 #[derive(Clone, Debug)]
@@ -54,9 +54,9 @@ pub struct FleetRow {
 /// Runs one fleet with each of the three strategies, on checks at random.
 pub fn run(settings: &FleetSettings, limit: &Limit) -> Result<[FleetRow; 3], LeaseError> {
     let naive = Naive { every_us: micros(Terms::from_limits([limit])?.ttl()) };
-    let random = || arrivals::random(settings, limit);
-    let [strict, lease] = strict_and_leased(settings, limit, random)?;
-    Ok([strict, lease, simulate("naive", settings, (limit, limit), &naive, random())])
+    let (random, stop) = (|| arrivals::random(settings, limit), &StopFlag::default());
+    let [strict, lease] = strict_and_leased(settings, limit, random, stop)?;
+    Ok([strict, lease, simulate("naive", settings, (limit, limit), &naive, random(), stop)])
 }
 
 /// Runs one call per check, and leases, on the same given checks: µs since the start, and the node.
@@ -64,20 +64,22 @@ pub fn run_requests(
     settings: &FleetSettings,
     limit: &Limit,
     checks: &[(u64, usize)],
+    stop: &StopFlag,
 ) -> Result<[FleetRow; 2], LeaseError> {
-    strict_and_leased(settings, limit, || arrivals::given(checks, limit))
+    strict_and_leased(settings, limit, || arrivals::given(checks, limit), stop)
 }
 
 fn strict_and_leased(
     settings: &FleetSettings,
     limit: &Limit,
     arrivals: impl Fn() -> Arrivals,
+    stop: &StopFlag,
 ) -> Result<[FleetRow; 2], LeaseError> {
     let terms = Terms::from_limits([limit])?;
     let kept = limit.leased(terms.ttl())?;
     Ok([
-        simulate("strict", settings, (limit, limit), &Strict, arrivals()),
-        simulate("lease", settings, (limit, &kept), &Leased(terms), arrivals()),
+        simulate("strict", settings, (limit, limit), &Strict, arrivals(), stop),
+        simulate("lease", settings, (limit, &kept), &Leased(terms), arrivals(), stop),
     ])
 }
 
@@ -87,8 +89,9 @@ fn simulate<S: Strategy>(
     limits: (&Limit, &Limit),
     strategy: &S,
     arrivals: Arrivals,
+    stop: &StopFlag,
 ) -> FleetRow {
-    let (meters, counters) = World::run(settings, limits, strategy, arrivals);
+    let (meters, counters) = World::run(settings, limits, strategy, arrivals, stop);
     let admitted: u64 = meters.iter().map(Meter::admitted).sum();
     let steady = meters.iter().map(Meter::utilisation);
     let (used, usable) = steady.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));

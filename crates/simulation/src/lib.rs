@@ -2,7 +2,7 @@
 //!
 //! The command line prints the reports, and the playground offers the same experiments to anybody. Therefore every
 //! [`Experiment`] checks its bounds first, and a run takes at most about 50 ms. [`fleet`] and [`overload`] are the
-//! exceptions: they are as large as the command line asks for.
+//! exceptions: they are as large as the command line asks for. A [`StopFlag`] ends any of them early.
 //! [`replay`] sends an access log through policies, at the time of the log.
 #![forbid(unsafe_code)]
 
@@ -16,12 +16,14 @@ pub mod overload;
 pub mod race;
 pub mod replay;
 pub mod rng;
+mod stop;
 pub mod sync_lag;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub use self::experiment::{Expected, Experiment, InputError, Knob};
+pub use self::stop::StopFlag;
 
 /// An instant in November 2023. Experiments with windows start at the next edge of one.
 const START_US: u64 = 1_700_000_000_000_000;

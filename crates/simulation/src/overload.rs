@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use self::admission::CONTROLLERS;
 pub use self::scenario::{ALL as SCENARIOS, Scenario};
-use crate::{InputError, Knob, index};
+use crate::{InputError, Knob, StopFlag, index};
 
 const SEEDS: RangeInclusive<u64> = 1..=1000;
 const LIMIT: RangeInclusive<u64> = 1..=100_000;
@@ -81,10 +81,11 @@ pub struct ControllerRow {
     pub course: Vec<f64>,
 }
 
-/// Runs everything on `threads` threads. `progress` gets the number of finished runs, and of all.
+/// Runs everything on `threads` threads, until it is done or stopped. `progress` gets the number of finished runs, and of all.
 pub fn run(
     input: &Overload,
     threads: usize,
+    stop: &StopFlag,
     progress: impl Fn(usize, usize) + Sync,
 ) -> Result<OverloadReport, InputError> {
     Knob::check_all(&[
@@ -100,7 +101,7 @@ pub fn run(
         .collect();
     let runs = run_all(jobs.len(), threads, progress, |job| {
         let ((scenario, (kind, name)), number) = jobs[job];
-        Ok(world::run(scenario, kind, limit, number)?.row(scenario, name))
+        Ok(world::run(scenario, kind, limit, number, stop)?.row(scenario, name))
     })?;
     let mut rows = runs.chunks(index(seeds)).map(ControllerRow::mean);
     let report = |scenario: &Scenario| ScenarioReport {

@@ -7,7 +7,7 @@ use tidegate_core::{FixedWindow, Limit, State, Timestamp};
 
 use crate::experiment::{InputError, experiment};
 use crate::rng::Rng;
-use crate::{START_US, float, index};
+use crate::{START_US, StopFlag, float, index};
 
 /// Units and nodes of all runs together. Each costs a few reads and writes: about 20 ms in all.
 const MAX_STEPS: u64 = 250_000;
@@ -40,7 +40,7 @@ pub struct RaceRow {
     pub runs_by_over_limit: Vec<u64>,
 }
 
-fn simulate(input: &Race) -> Result<RaceReport, InputError> {
+fn simulate(input: &Race, stop: &StopFlag) -> Result<RaceReport, InputError> {
     let &Race { nodes, limit, runs, seed } = input;
     if runs * (limit + nodes) > MAX_STEPS {
         let most = MAX_STEPS / (limit + nodes);
@@ -54,7 +54,7 @@ fn simulate(input: &Race) -> Result<RaceReport, InputError> {
     let row = |way, admit: fn(&Limit, Turns) -> u64| {
         let admitted = |run| admit(&window, Turns::new(nodes, Rng::new(seed, run)));
         let over_limit: Vec<u64> =
-            (0..runs).map(|run| admitted(run).saturating_sub(limit)).collect();
+            stop.until(0..runs).map(|run| admitted(run).saturating_sub(limit)).collect();
         RaceRow::new(way, nodes, &over_limit)
     };
     let ways = [row("read, then write", read_then_write), row("atomic", atomic)];

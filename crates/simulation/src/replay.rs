@@ -19,19 +19,23 @@ use self::lines::Lines;
 use self::record::Record;
 pub use self::replayer::{ReplaySettings, Replayer};
 pub use self::report::{PolicyReport, ReplayReport};
+use crate::StopFlag;
 
 /// Sends every line of a log through the policies, and lists up to `top` of the most denied keys of each. `progress`
-/// gets the number of lines and bytes read so far.
+/// gets the number of lines and bytes read so far. A stopped replay reads no further line.
 pub fn replay(
     replayer: &Replayer,
     log: impl Read,
     top: usize,
+    stop: &StopFlag,
     mut progress: impl FnMut(u64, u64),
 ) -> io::Result<ReplayReport> {
     let mut counts = ReplayCounts::default();
     let mut lines = Lines::new(log);
     let with_headers = replayer.reads_headers();
-    while let Some(line) = lines.next()? {
+    while !stop.is_stopped()
+        && let Some(line) = lines.next()?
+    {
         counts.lines += 1;
         match line {
             Err(error) => counts.unreadable(&error),

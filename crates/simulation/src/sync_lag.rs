@@ -8,7 +8,7 @@ use tidegate_core::{FixedWindow, Limit, State, Timestamp};
 use crate::experiment::{InputError, experiment};
 use crate::fleet::{self, FleetSettings};
 use crate::rng::Rng;
-use crate::{START_US, WINDOW_MS, float, index, micros};
+use crate::{START_US, StopFlag, WINDOW_MS, float, index, micros};
 
 /// Of all nodes together. They are decided thirteen times, once through leases: about 30 ms.
 const MAX_REQUESTS: u64 = 30_000;
@@ -58,7 +58,7 @@ pub struct CurvePoint {
     pub naive: u64,
 }
 
-fn simulate(input: &SyncLag) -> Result<SyncLagReport, InputError> {
+fn simulate(input: &SyncLag, stop: &StopFlag) -> Result<SyncLagReport, InputError> {
     let &SyncLag { nodes, limit, window_ms, interval_ms, seed } = input;
     if nodes * limit > MAX_REQUESTS {
         let expected = format!("at most {MAX_REQUESTS} for all nodes together");
@@ -66,7 +66,7 @@ fn simulate(input: &SyncLag) -> Result<SyncLagReport, InputError> {
     }
     let window = FixedWindow::new(limit, Duration::from_millis(window_ms))?;
     let requests = requests(input);
-    let naive = |interval_us| naive_admissions(&window, nodes, interval_us, &requests);
+    let naive = |interval_us| naive_admissions(&window, nodes, interval_us, stop.until(&requests));
     let naive_per_node = naive(interval_ms * 1000);
     let point = |count| {
         let interval_us = window_ms * 1000 * count / POINTS;
@@ -87,7 +87,7 @@ fn simulate(input: &SyncLag) -> Result<SyncLagReport, InputError> {
         duration_us: window_ms * 1000,
         seed,
     };
-    let [strict, lease] = fleet::run_requests(&settings, &Limit::from(window), &requests)?;
+    let [strict, lease] = fleet::run_requests(&settings, &Limit::from(window), &requests, stop)?;
     Ok(SyncLagReport {
         input: *input,
         offered: nodes * limit,
@@ -136,11 +136,11 @@ struct NodeCounter {
 
 /// What each naive node admits of requests in one window: µs since its start, and the node, sorted. A node counts its
 /// own admissions at once, and those of others one interval later.
-fn naive_admissions(
+fn naive_admissions<'a>(
     window: &FixedWindow,
     nodes: u64,
     interval_us: u64,
-    requests: &[(u64, usize)],
+    requests: impl Iterator<Item = &'a (u64, usize)>,
 ) -> Vec<u64> {
     let limit = Limit::from(*window);
     let start_us = START_US.next_multiple_of(micros(window.period()));

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tidegate::{
     Changed, KeyedLimit, LeakyBucket, Limit, Mode, Op, OverrideChange, ReserveRequest, Scope,
-    Store, StoreErrorKind, StoreReply, StoreRequest,
+    Source, Store, StoreErrorKind, StoreReply, StoreRequest,
 };
+use tidegate_core::{GrantRequest, Return};
 
 #[doc(no_inline)]
 pub use tidegate::ManualClock;
@@ -35,25 +36,42 @@ use crate::multi_charge::{LIMITS, NOW};
 #[macro_export]
 macro_rules! store_behaviours {
     ($open:expr) => {
+        $crate::store_behaviours! { @common $open }
+        $crate::store_behaviours! { @each $open;
+            decides_each_limit_in_one_step,
+            charges_several_identifiers_or_none,
+        }
+    };
+    // For a store that changes one identifier in one step: the list then checks that it says so.
+    ($open:expr, one_identifier_per_step) => {
+        $crate::store_behaviours! { @common $open }
+        $crate::store_behaviours! { @each $open;
+            refuses_several_identifiers_in_one_step,
+        }
+    };
+    (@common $open:expr) => {
         $crate::store_behaviours! { @each $open;
             admits_exactly_the_limit,
+            charges_all_limits_or_none,
             gives_back_what_was_spent,
+            grants_permits_and_takes_them_back,
+            grants_leases_and_takes_units_back,
             rejects_requests_that_make_no_sense,
             keeps_scopes_apart,
             queues_and_cancels_places,
             keeps_overrides,
         }
 
+        #[tokio::test]
+        async fn agrees_with_the_store_in_memory() {
+            let (_guard, open) = $open;
+            $crate::behaviours::agrees_with_the_store_in_memory(|clock| open(clock)).await;
+        }
+
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn matches_every_golden_vector() {
             let (_guard, open) = $open;
             $crate::vectors::every_vector_matches(|clock| open(clock)).await;
-        }
-
-        #[tokio::test]
-        async fn decides_each_limit_in_one_step() {
-            let (_guard, open) = $open;
-            $crate::multi_charge::decides_each_limit_in_one_step(&*open($crate::behaviours::ManualClock::default())).await;
         }
     };
     (@each $open:expr; $($name:ident,)*) => {$(
@@ -63,6 +81,38 @@ macro_rules! store_behaviours {
             $crate::behaviours::$name(open($crate::behaviours::ManualClock::default())).await;
         }
     )*};
+}
+
+/// The names of the promises that a store breaks: for stores that lie on purpose, as controls. Each promise gets a store
+/// of its own.
+pub async fn broken_promises(open: impl Fn() -> Arc<dyn Store>) -> Vec<&'static str> {
+    let mut broken = Vec::new();
+    macro_rules! try_each {
+        ($($name:ident,)*) => {$(
+            // A promise that is broken panics, in a task of its own.
+            if tokio::spawn($name(open())).await.is_err() {
+                broken.push(stringify!($name));
+            }
+        )*};
+    }
+    try_each! {
+        admits_exactly_the_limit,
+        charges_all_limits_or_none,
+        gives_back_what_was_spent,
+        grants_permits_and_takes_them_back,
+        grants_leases_and_takes_units_back,
+        rejects_requests_that_make_no_sense,
+        keeps_scopes_apart,
+        queues_and_cancels_places,
+        keeps_overrides,
+        decides_each_limit_in_one_step,
+        charges_several_identifiers_or_none,
+    }
+    let open = open();
+    if tokio::spawn(agrees_with_the_store_in_memory(move |_| open)).await.is_err() {
+        broken.push("agrees_with_the_store_in_memory");
+    }
+    broken
 }
 
 /// One request on one limit.
@@ -95,6 +145,27 @@ pub async fn admits_exactly_the_limit(store: Arc<dyn Store>) {
         }
         assert_eq!(admitted, 10, "{text}");
     }
+}
+
+/// Eight tasks on each of several nodes that share one store admit one limit of 100 together. Each node is a store of its
+/// own over the same server, by the server's own clock.
+pub async fn nodes_that_compete_admit_exactly_the_limit(nodes: &[Arc<dyn Store>]) {
+    let tasks = nodes.iter().flat_map(|node| (0..8).map(move |_| node.clone())).map(|node| {
+        tokio::spawn(async move {
+            let limit: Limit = "fixed-window 100/3650day".parse().unwrap();
+            let (scope, mut admitted) = (Scope::named("compete", ""), 0);
+            for _ in 0..20 {
+                let reply = decide(&*node, &scope, &limit, Op::Take, 1).await;
+                admitted += u32::from(reply.verdict.decision.allowed());
+            }
+            admitted
+        })
+    });
+    let mut admitted = 0;
+    for task in tasks.collect::<Vec<_>>() {
+        admitted += task.await.unwrap();
+    }
+    assert_eq!(admitted, 100);
 }
 
 /// A peek spends nothing, a refund gives back, and a reset forgets.
@@ -178,4 +249,175 @@ pub async fn keeps_overrides(store: Arc<dyn Store>) {
     assert_eq!(change(&remove).await, Ok(Changed::Done));
     let table = overrides.overrides(table.version, NOW).await.unwrap().unwrap();
     assert!(table.entries.is_empty());
+}
+
+/// A refused `all` charges none of its limits, and an `any` only those that admit.
+pub async fn charges_all_limits_or_none(store: Arc<dyn Store>) {
+    let (small, large): (Limit, Limit) = ("2/day".parse().unwrap(), "5/day".parse().unwrap());
+    for (mode, left) in [(Mode::All, [2, 5]), (Mode::Any, [2, 2])] {
+        let policy = format!("whole-{mode:?}");
+        let scopes = [Scope::named(&policy, "small"), Scope::named(&policy, "large")];
+        let keyed = |scope, limit| KeyedLimit { scope, key: b"user-42", limit };
+        let limits = [keyed(&scopes[0], &small), keyed(&scopes[1], &large)];
+        let request = StoreRequest { mode, limits: &limits, cost: 3, op: Op::Take };
+        let reply = store.decide(&request, NOW).await.unwrap();
+        assert_eq!(reply.verdict.decision.allowed(), mode == Mode::Any);
+        for (keyed, left) in limits.iter().zip(left) {
+            let limits = [*keyed];
+            let peek = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
+            let decision = store.decide(&peek, NOW).await.unwrap().verdict.decision;
+            assert_eq!(decision.remaining(), left, "{mode:?}: {}", keyed.scope.limit());
+        }
+    }
+}
+
+/// The same for limits on different identifiers.
+pub async fn charges_several_identifiers_or_none(store: Arc<dyn Store>) {
+    let (scopes, limits) = two_identifiers();
+    let keyed = |n: usize| KeyedLimit { scope: &scopes[n], key: IDENTIFIERS[n], limit: &limits[n] };
+    let both = [keyed(0), keyed(1)];
+    let take = |cost| StoreRequest { mode: Mode::All, limits: &both, cost, op: Op::Take };
+    assert!(store.decide(&take(2), NOW).await.unwrap().verdict.decision.allowed());
+    assert!(!store.decide(&take(1), NOW).await.unwrap().verdict.decision.allowed());
+    let peek = StoreRequest { cost: 0, op: Op::Peek, ..take(0) };
+    for (n, left) in [(0, 3), (1, 0)] {
+        let limits = [keyed(n)];
+        let decision = store.decide(&StoreRequest { limits: &limits, ..peek }, NOW).await.unwrap();
+        assert_eq!(decision.verdict.decision.remaining(), left, "{:?}", both[n].key);
+    }
+}
+
+/// A store that changes one identifier in one step says so, and charges nothing.
+pub async fn refuses_several_identifiers_in_one_step(store: Arc<dyn Store>) {
+    let (scopes, limits) = two_identifiers();
+    let keyed = |n: usize| KeyedLimit { scope: &scopes[n], key: IDENTIFIERS[n], limit: &limits[n] };
+    let both = [keyed(0), keyed(1)];
+    let take = StoreRequest { mode: Mode::All, limits: &both, cost: 1, op: Op::Take };
+    let error = store.decide(&take, NOW).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Apart, "{error}");
+    for (n, left) in [(0, 5), (1, 2)] {
+        let limits = [keyed(n)];
+        let peek = StoreRequest { limits: &limits, cost: 0, op: Op::Peek, ..take };
+        let decision = store.decide(&peek, NOW).await.unwrap().verdict.decision;
+        assert_eq!(decision.remaining(), left, "nothing was spent");
+    }
+}
+
+const IDENTIFIERS: [&[u8]; 2] = [b"127.0.0.1", b"example.org"];
+
+/// A policy with limits of 5 and 2 on different identifiers.
+fn two_identifiers() -> ([Scope; 2], [Limit; 2]) {
+    let scopes = [Scope::together("signup", "ip"), Scope::together("signup", "domain")];
+    (scopes, ["5/day".parse().unwrap(), "2/day".parse().unwrap()])
+}
+
+/// See [`crate::multi_charge`].
+pub async fn decides_each_limit_in_one_step(store: Arc<dyn Store>) {
+    crate::multi_charge::decides_each_limit_in_one_step(&*store).await;
+}
+
+/// As many permits as the limit, each with an id of its own; a release frees one place, once.
+pub async fn grants_permits_and_takes_them_back(store: Arc<dyn Store>) {
+    let limit: Limit = "concurrency 2 lease 1h".parse().unwrap();
+    let scope = Scope::named("permits", "");
+    let take = || decide(&*store, &scope, &limit, Op::Take, 1);
+    let (first, second, third) = (take().await, take().await, take().await);
+    assert!(!third.verdict.decision.allowed() && third.permits.is_empty());
+    let ids = [first.permits[0].1, second.permits[0].1];
+    assert_ne!(ids[0], ids[1]);
+    for (release, left) in [(ids[0], 1), (ids[0], 1), (ids[1], 2), (ids[1], 2)] {
+        let op = Op::Release { permit_id: release };
+        let reply = decide(&*store, &scope, &limit, op, 1).await;
+        assert_eq!(reply.verdict.decision.remaining(), left, "released {release}");
+    }
+    let again = take().await;
+    assert!(!ids.contains(&again.permits[0].1), "an id is used once");
+}
+
+/// A lease takes what is wanted and there; what comes back can be taken again.
+pub async fn grants_leases_and_takes_units_back(store: Arc<dyn Store>) {
+    for (number, text) in ["fixed-window 100/day", "sliding-log 100/day"].into_iter().enumerate() {
+        let limit: Limit = text.parse().unwrap();
+        let scope = Scope::named("leased", &number.to_string());
+        let lease = |least, most| Op::Lease(GrantRequest { least, most });
+        let first = decide(&*store, &scope, &limit, lease(1, 70), 0).await.grant.unwrap();
+        assert_eq!(first.units, 70, "{text}");
+        let second = decide(&*store, &scope, &limit, lease(1, 70), 0).await.grant.unwrap();
+        assert_eq!(second.units, 30, "{text}: what is left");
+        let granted_at = first.granted_at.expect("no clock stepped back");
+        let back = Op::GiveBack(Return { units: 50, granted_at, age: Duration::ZERO });
+        let reply = decide(&*store, &scope, &limit, back, 0).await;
+        assert_eq!(reply.verdict.decision.remaining(), 50, "{text}");
+    }
+}
+
+/// Thousands of random requests are answered as by the store in memory: every algorithm, takes, refunds, peeks and resets,
+/// at times that also step back.
+pub async fn agrees_with_the_store_in_memory(open: impl FnOnce(ManualClock) -> Arc<dyn Store>) {
+    let clock = ManualClock::default();
+    let store = open(clock.clone());
+    let memory = tidegate::MemoryStore::default();
+    let limits: Vec<Limit> = [
+        "7/s burst 20",
+        "60/min",
+        "token-bucket 9/s capacity 30",
+        "fixed-window 40/min",
+        "sliding-window 50/min",
+        "sliding-log 30/min",
+        "quota 60/day",
+    ]
+    .map(|text| text.parse().unwrap())
+    .into();
+    let scopes: Vec<Scope> =
+        (0..limits.len()).map(|n| Scope::named("differential", &n.to_string())).collect();
+    let (mut random, mut now) = (Random(42), NOW);
+    for step in 0..DIFFERENTIAL_STEPS {
+        let passed = Duration::from_micros(random.below(400_000));
+        if random.below(50) == 0 {
+            // A steady clock goes on: what a cache remembers has run out by then.
+            now = now - 5 * passed;
+            clock.advance(Duration::from_hours(1));
+        } else {
+            now = now + passed;
+            clock.advance(passed);
+        }
+        let count = 1 + random.below(3) as usize;
+        let first = random.below(limits.len() as u64) as usize;
+        let key = [b'a' + random.below(3) as u8];
+        let keyed = |n: usize| {
+            let n = (first + n) % limits.len();
+            KeyedLimit { scope: &scopes[n], key: &key, limit: &limits[n] }
+        };
+        let keyed: Vec<_> = (0..count).map(keyed).collect();
+        let op = match random.below(20) {
+            0 => Op::Reset,
+            1 | 2 => Op::Refund,
+            3..=5 => Op::Peek,
+            _ => Op::Take,
+        };
+        let mode = if random.below(4) == 0 { Mode::Any } else { Mode::All };
+        let request = StoreRequest { mode, limits: &keyed, cost: random.below(6), op };
+        let expected = memory.decide(&request, now).now().unwrap();
+        let reply = store.decide(&request, now).await.unwrap();
+        if reply.source == Source::DenyCache {
+            // It knows that the store would refuse, but not what would be left.
+            assert!(!expected.verdict.decision.allowed(), "step {step}: {request:?}");
+            continue;
+        }
+        assert_eq!(reply.verdict, expected.verdict, "step {step}: {request:?}");
+    }
+}
+
+const DIFFERENTIAL_STEPS: usize = 2_000;
+
+/// A small generator, the same everywhere (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % bound
+    }
 }

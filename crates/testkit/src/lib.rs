@@ -13,6 +13,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
+    clippy::cast_possible_truncation,
     reason = "all of this runs in tests"
 )]
 #![warn(missing_docs)]

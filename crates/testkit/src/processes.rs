@@ -1,4 +1,4 @@
-//! Real Redis processes for tests: started on loopback, faulted on demand, gone when dropped.
+//! Real Redis, PostgreSQL and memcached processes for tests: started on loopback, faulted on demand, gone when dropped.
 #![allow(missing_docs, reason = "helpers of tests, named for what they do")]
 
 use std::time::{Duration, Instant};
@@ -9,6 +9,8 @@ mod clock;
 mod cluster;
 mod cluster_view;
 mod faults;
+mod memcached;
+mod postgres;
 mod proxy;
 mod proxy_line;
 mod resp;
@@ -22,6 +24,8 @@ mod tls;
 pub use builder::RedisBuilder;
 pub use cluster::{ClusterShape, RedisCluster};
 pub use faults::{Faults, Way};
+pub use memcached::MemcachedServer;
+pub use postgres::PostgresServer;
 pub use proxy::FaultProxy;
 pub use resp::Reply;
 pub use sentinel::{RedisSentinel, Replaced};

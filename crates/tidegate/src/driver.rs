@@ -9,6 +9,8 @@
 //! # Ok::<(), String>(())
 //! ```
 
+pub(crate) mod counters;
+mod finding;
 mod report;
 
 use std::fmt;
@@ -18,8 +20,10 @@ use std::time::Duration;
 use tidegate_core::text::printable;
 use tidegate_core::{Limit, Mode, Timestamp};
 
+pub use self::finding::{Finding, Severity};
 pub use self::report::{CallTimes, NetworkStats, StoreReport};
-use crate::store::breaker::{BreakerOptions, BreakerState};
+use crate::reply::Reply;
+use crate::store::breaker::{Breaker, BreakerOptions, BreakerState};
 use crate::store::memory::MemoryStore;
 use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreRequest};
 
@@ -30,6 +34,7 @@ use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, Sto
 ///
 /// assert_eq!(MemoryDriver.schemes(), ["memory:"]);
 /// assert!(MemoryDriver.is_local() && MemoryDriver.check("memory:").is_ok());
+/// assert!(!MemoryDriver.spreads_keys("memory:")); // as a cluster does
 /// assert!(MemoryDriver.open("memory:", &StoreOptions::default()).is_ok());
 /// ```
 pub trait StoreDriver: Send + Sync + fmt::Debug {
@@ -41,11 +46,33 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether the store behind a URL spreads keys over several nodes, so that those of one step need a common tag.
+    fn spreads_keys(&self, _url: &str) -> bool {
+        false
+    }
+
     /// Checks a URL, without connecting. An error must not repeat the URL, which may hold a password.
     fn check(&self, url: &str) -> Result<(), StoreError>;
 
     /// Opens the store. It connects when it is first asked. May need a running tokio runtime.
     fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, StoreError>;
+
+    /// Whether all limits of a check have to be on one identifier: then a policy with limits on several is a mistake.
+    fn counts_one_identifier_per_step(&self) -> bool {
+        false
+    }
+
+    /// Connects, and looks for what is wrong for this many processes that will use it: `tidegate doctor`. The default
+    /// finds nothing. The caller sees by itself whether the store answers.
+    fn examine(
+        &self,
+        url: &str,
+        options: &StoreOptions,
+        nodes: u64,
+    ) -> Reply<'static, Vec<Finding>, StoreError> {
+        let _ = (url, options, nodes);
+        Reply::ready(Ok(Vec::new()))
+    }
 }
 
 /// How a store is opened. The default is for answering requests.
@@ -122,6 +149,27 @@ impl OpenStore {
         Self { store: store.clone(), kind, monitor: store }
     }
 
+    /// A store of this kind, behind a [`Breaker`] if there is to be one.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{BreakerOptions, BreakerState, MemoryStore};
+    /// # use tidegate::driver::OpenStore;
+    /// let store = Arc::new(MemoryStore::default());
+    /// let opened = OpenStore::with_breaker("memory", store, Some(BreakerOptions::default()));
+    /// assert_eq!(opened.report().breaker, Some((BreakerState::Closed, 0)));
+    /// ```
+    pub fn with_breaker<S: Store + StoreMonitor + Clone + 'static>(
+        kind: &'static str,
+        store: S,
+        breaker: Option<BreakerOptions>,
+    ) -> Self {
+        let Some(options) = breaker else { return Self::new(kind, store) };
+        let breaker = Breaker::around(store.clone(), options);
+        let monitor = Arc::new(BehindBreaker { store, breaker: breaker.clone() });
+        Self { store: Arc::new(breaker), kind, monitor }
+    }
+
     /// What is known without asking the store.
     pub fn report(&self) -> StoreReport {
         self.monitor.report()
@@ -161,6 +209,26 @@ impl OpenStore {
     }
 }
 
+/// Reports on a store and the breaker around it.
+#[derive(Debug)]
+struct BehindBreaker<S> {
+    store: S,
+    breaker: Breaker<S>,
+}
+
+impl<S: Store + StoreMonitor + 'static> StoreMonitor for BehindBreaker<S> {
+    fn report(&self) -> StoreReport {
+        let breaker = Some((self.breaker.state(), self.breaker.opened_total()));
+        StoreReport { breaker, ..self.store.report() }
+    }
+}
+
+impl<S: StoreMonitor + ?Sized> StoreMonitor for Arc<S> {
+    fn report(&self) -> StoreReport {
+        (**self).report()
+    }
+}
+
 /// All stores that a program knows.
 ///
 /// ```
@@ -170,6 +238,7 @@ impl OpenStore {
 /// assert!(stores.check(" memory\n").is_ok() && stores.is_local("memory:"));
 /// let error = stores.check("mysql://:secret@h").unwrap_err();
 /// assert_eq!(error, "store `mysql:…` is unknown; expected memory:");
+/// assert!(stores.find("memory:").is_ok_and(|driver| !driver.counts_one_identifier_per_step()));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StoreDrivers(pub &'static [&'static dyn StoreDriver]);
@@ -189,6 +258,12 @@ impl StoreDrivers {
         self.find(normalized(url)).is_ok_and(StoreDriver::is_local)
     }
 
+    /// Whether the URL names a store that [spreads keys](StoreDriver::spreads_keys).
+    pub fn spreads_keys(&self, url: &str) -> bool {
+        let url = normalized(url);
+        self.find(url).is_ok_and(|driver| driver.spreads_keys(url))
+    }
+
     /// Opens the store behind a URL.
     pub fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, String> {
         let url = normalized(url);
@@ -196,7 +271,9 @@ impl StoreDrivers {
         opened.map_err(|error| format!("store {}: {error}", redacted(url)))
     }
 
-    fn find(&self, url: &str) -> Result<&'static dyn StoreDriver, String> {
+    /// The driver of a URL.
+    pub fn find(&self, url: &str) -> Result<&'static dyn StoreDriver, String> {
+        let url = normalized(url);
         let is_of = |scheme: &&str| {
             if scheme.ends_with("//") { url.starts_with(*scheme) } else { url == *scheme }
         };

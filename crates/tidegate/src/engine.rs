@@ -15,6 +15,7 @@ mod step;
 mod stores;
 mod together;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ use stores::Stores;
 pub use together::Together;
 
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, PermitId};
+use crate::permit::{Acquired, Holder, PermitId, Released};
 use crate::reply::Reply;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
@@ -65,12 +66,27 @@ pub struct Engine<C = SystemClock> {
 struct EngineState<C> {
     stores: Stores<C>,
     /// Stands in for the store while that fails, with this node's share of each limit.
-    local: Arc<MemoryStore>,
+    local: Arc<LocalStore>,
     /// How many nodes share the store; by default the store's own count.
     nodes: Option<NonZeroU32>,
     clock: Arc<C>,
     policies: Policies,
     overrides: LoadedOverrides,
+}
+
+/// What this node counts by itself while the store fails.
+#[derive(Debug)]
+struct LocalStore {
+    store: Arc<MemoryStore>,
+    /// Tells its permits from those of other nodes. Random, and so another one after a restart.
+    node: u64,
+}
+
+impl Default for LocalStore {
+    fn default() -> Self {
+        let node = RandomState::new().build_hasher().finish();
+        Self { store: Arc::default(), node }
+    }
 }
 
 impl<C> Clone for Engine<C> {
@@ -199,7 +215,8 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Releases a permit, whatever its cost: that of the check does not matter here. Releasing twice does no harm, as ids
-    /// do not repeat; so a release that failed may be sent again.
+    /// do not repeat; so a release that failed may be sent again. Any node with the same store can release it, also after
+    /// limits were added to the policy, removed or reordered; what was found is [`Released`].
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Permit};
@@ -211,14 +228,18 @@ impl<C: Clock + 'static> Engine<C> {
     /// assert!(engine.acquire_for(&check).now()?.answer.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn release(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, (), CheckError> {
+    pub fn release(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, Released, CheckError> {
         self.policy(check.policy)
             .map_or_else(Reply::failed, |policy| policy.release(check.key, permit))
     }
 
-    /// The store that permits are kept in.
-    fn holder(&self, is_fallback: bool) -> Arc<dyn Store> {
-        if is_fallback { self.state.local.clone() } else { self.state.stores.plain.store.clone() }
+    /// The store that permits are kept in; `None` if it is another node's.
+    fn store_of(&self, holder: Holder) -> Option<Arc<dyn Store>> {
+        let EngineState { stores, local, .. } = &*self.state;
+        match holder {
+            Holder::Store => Some(stores.plain.store.clone()),
+            Holder::Node(node) => (node == local.node).then(|| local.store.clone() as _),
+        }
     }
 
     /// Makes a reservation in a shaper's queue. The caller waits for its delay, which is zero if the policy is a

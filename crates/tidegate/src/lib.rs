@@ -63,7 +63,7 @@ pub use engine::{
     OverrideError, PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
 };
 pub use limiter::Limiter;
-pub use permit::{Acquired, BadPermitId, Permit, PermitId};
+pub use permit::{Acquired, BadPermitId, Permit, PermitId, Released};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyKind, PolicyProblem};
 pub use reply::{Later, Reply, UnderWay};
 pub use shaper::Shaper;

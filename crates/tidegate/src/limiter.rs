@@ -9,7 +9,7 @@ use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 use crate::builder::{Builder, KeySpace};
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
-use crate::permit::{Acquired, Held, HeldPermits, Permit};
+use crate::permit::{Acquired, Held, Holder, Permit};
 use crate::store::memory::{Hint, MemoryStore};
 
 /// One limit over many keys, in this process.
@@ -235,13 +235,15 @@ impl<C: Clock> Limiter<C> {
         self.with_limit(key, |limit, now| {
             let (answer, grant) = keys.store.take_state(fingerprint, limit, now, 1);
             let held = grant.map(|grant| Held {
-                permits: HeldPermits { index: 0, id: grant.id, cost: grant.cost },
+                id: grant.id,
+                cost: grant.cost,
                 scope: keys.scope.clone(),
                 key: key.into(),
                 limit: limit.clone(),
             });
             let held = held.into_iter().collect();
-            let permit = answer.allowed().then(|| Permit::new(keys.store.clone(), held, false));
+            let permit = || Permit::new(keys.store.clone(), held, Holder::Store);
+            let permit = answer.allowed().then(permit);
             Acquired { answer, permit }
         })
     }

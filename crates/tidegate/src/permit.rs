@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
-pub(crate) use self::id::HeldPermits;
 pub use self::id::{BadPermitId, PermitId};
-use crate::store::{KeyedLimit, Op, Scope, Store, StoreReply, StoreRequest, StoreResult};
+pub(crate) use self::id::{HeldPermits, Holder};
+use crate::reply::Later;
+use crate::store::owned::OwnedRequest;
+use crate::store::{
+    KeyedLimit, Op, Scope, Store, StoreError, StoreReply, StoreRequest, StoreResult,
+};
 
 /// The answer to an `acquire`.
 ///
@@ -49,22 +53,73 @@ pub struct Acquired<A> {
 pub struct Permit {
     store: Arc<dyn Store>,
     held: Vec<Held>,
-    /// Whether the permits come from the local fallback, because the store failed.
-    is_fallback: bool,
+    holder: Holder,
 }
 
 /// Permits held under one limit, and where to release them.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) permits: HeldPermits,
+    /// The id that the store gave.
+    pub(crate) id: u64,
+    pub(crate) cost: u64,
     pub(crate) scope: Scope,
     pub(crate) key: Box<[u8]>,
     pub(crate) limit: Limit,
 }
 
+/// What became of a release.
+///
+/// ```
+/// use tidegate::{Check, Engine, Key, Permit, Released};
+///
+/// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+/// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+/// let id = engine.acquire_for(&check).now()?.permit.map(Permit::into_id).unwrap();
+/// assert_eq!(engine.release(&check, &id).now()?, Released::Yes);
+/// assert_eq!(engine.release(&check, &id).now()?, Released::NotHeld);
+/// assert_eq!(engine.release(&check, &"p2.pool.1f".parse()?).now()?, Released::UnknownLimit);
+/// assert_eq!(engine.release(&check, &"l2.7e..1f".parse()?).now()?, Released::OtherNode);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Released {
+    /// Its places are free again; a permit without places always is.
+    Yes,
+    /// It was not held: released before, its lease had ended, or it is of another key.
+    NotHeld,
+    /// The policy has none of its limits, or no longer.
+    UnknownLimit,
+    /// Another node granted it while the store failed, or this one before it was restarted. Only that node can release
+    /// it; otherwise its places are free when its lease ends.
+    OtherNode,
+}
+
 impl Permit {
-    pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>, is_fallback: bool) -> Self {
-        Self { store, held, is_fallback }
+    pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>, holder: Holder) -> Self {
+        Self { store, held, holder }
+    }
+
+    /// The id of a permit that stays a permit: it is still released when it is dropped.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+    /// let permit = engine.acquire("export", "user-42").now()?.permit.ok_or("refused")?;
+    /// let text = permit.id().to_string();
+    /// // …which did not reach the one who asked:
+    /// drop(permit);
+    /// assert!(engine.acquire("export", "user-42").now()?.permit.is_some());
+    /// # assert!(text.starts_with("p2.."));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id(&self) -> PermitId {
+        let held = |held: &Held| HeldPermits {
+            limit: held.scope.limit().to_owned(),
+            id: held.id,
+            cost: held.cost,
+        };
+        PermitId { holder: self.holder, held: self.held.iter().map(held).collect() }
     }
 
     /// Turns the permit into an id that can be written as text. It is then released only by
@@ -82,19 +137,20 @@ impl Permit {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_id(mut self) -> PermitId {
-        let held = std::mem::take(&mut self.held);
-        let permits = held.into_iter().map(|held| held.permits).collect();
-        PermitId::new(self.is_fallback, permits)
+        let id = self.id();
+        self.held.clear(); // so that nothing is left to release
+        id
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         for held in self.held.drain(..) {
-            // Sent by the call itself, even if the reply is dropped.
-            let reply = held.release(&*self.store);
+            // Sent by the call itself, even if the reply is dropped. Without a time: whether its lease has ended does not
+            // matter to anybody.
+            let reply = held.release(&*self.store, Timestamp::EPOCH);
             #[cfg(any(feature = "breaker", feature = "leases"))]
-            retry::release_in_background(reply, &self.store, held);
+            background::retry_release(reply, &self.store, held);
             #[cfg(not(any(feature = "breaker", feature = "leases")))]
             drop(reply);
         }
@@ -102,24 +158,75 @@ impl Drop for Permit {
 }
 
 impl Held {
-    pub(crate) fn release(&self, store: &dyn Store) -> StoreResult<StoreReply> {
-        let Self { permits, scope, key, limit } = self;
+    pub(crate) fn release(&self, store: &dyn Store, now: Timestamp) -> StoreResult<StoreReply> {
+        let Self { id, cost, scope, key, limit } = self;
         let limits = [KeyedLimit { scope, key, limit }];
-        let (cost, op) = (permits.cost, Op::Release { permit_id: permits.id });
-        // The store needs the time only to evict keys for memory, and a release takes none.
-        store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, Timestamp::EPOCH)
+        let (cost, op) = (*cost, Op::Release { permit_id: *id });
+        store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, now)
     }
 }
 
-/// Retries of failed releases, so that a permit is not taken for its whole lease. Ids do not repeat, so a release that did
-/// run frees no other permit when it is sent again.
+/// Releases what a store granted and nobody will use: its caller has left, or was told of a failure before the reply
+/// came. Sent again in the background if it fails, as for a [`Permit`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate::store_kit::{OwnedRequest, release_granted};
+/// use tidegate::{KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, StoreRequest, Timestamp};
+///
+/// let (store, limit): (Arc<dyn Store>, Limit) = (Arc::<MemoryStore>::default(), "concurrency 1".parse()?);
+/// let (scope, now) = (Scope::named("export", ""), Timestamp::from_micros(1_700_000_000_000_000));
+/// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+/// let take = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+/// let late = store.decide(&take, now).now()?;
+/// release_granted(&store, &OwnedRequest::from_request(&take), &late.permits);
+/// assert!(store.decide(&take, now).now()?.verdict.decision.allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn release_granted(store: &Arc<dyn Store>, request: &OwnedRequest, granted: &[(usize, u64)]) {
+    request.with(|request| {
+        let held = |&(index, id): &(usize, u64)| {
+            let KeyedLimit { scope, key, limit } = *request.limits.get(index)?;
+            let (scope, key, limit) = (scope.clone(), key.into(), limit.clone());
+            Some(Held { id, cost: request.cost, scope, key, limit })
+        };
+        let held = granted.iter().filter_map(held).collect();
+        drop(Permit::new(store.clone(), held, Holder::Store));
+    });
+}
+
+/// The reply to an acquire. If nobody waits for it any more, what it grants is released when it comes.
+pub(crate) fn released_if_abandoned(
+    reply: Later<'static, StoreReply, StoreError>,
+    store: Arc<dyn Store>,
+    request: OwnedRequest,
+) -> Later<'static, StoreReply, StoreError> {
+    #[cfg(any(feature = "breaker", feature = "leases"))]
+    return Box::pin(background::AcquireReply::new(reply, store, request));
+    #[cfg(not(any(feature = "breaker", feature = "leases")))]
+    {
+        drop((store, request)); // without a runtime nobody can wait for it
+        reply
+    }
+}
+
+/// What goes on after its caller has left: retries of failed releases, so that a permit is not taken for its whole lease,
+/// and replies to acquires that nobody waits for. Ids do not repeat, so a release that did run frees no other permit when
+/// it is sent again.
 #[cfg(any(feature = "breaker", feature = "leases"))]
-mod retry {
+mod background {
+    use std::pin::Pin;
     use std::sync::Arc;
+    use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use super::Held;
-    use crate::store::{Store, StoreReply, StoreResult};
+    use tidegate_core::Timestamp;
+    use tokio::runtime::Handle;
+
+    use super::{Held, release_granted};
+    use crate::reply::Later;
+    use crate::store::owned::OwnedRequest;
+    use crate::store::{Store, StoreError, StoreReply, StoreResult};
 
     /// How long to wait before each further attempt: long enough, in all, for a breaker to close or a replica to be
     /// promoted.
@@ -131,7 +238,7 @@ mod retry {
     ];
 
     /// Sends a release again if it fails, in the background, as long as there is a runtime.
-    pub(super) fn release_in_background(
+    pub(super) fn retry_release(
         reply: StoreResult<StoreReply>,
         store: &Arc<dyn Store>,
         held: Held,
@@ -140,7 +247,7 @@ mod retry {
         if matches!(first, Ok(Ok(_))) {
             return;
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
         let store = store.clone();
         runtime.spawn(async move {
             let mut released = match first {
@@ -152,8 +259,53 @@ mod retry {
                     return;
                 }
                 tokio::time::sleep(pause).await;
-                released = held.release(&*store).await.is_ok();
+                released = held.release(&*store, Timestamp::EPOCH).await.is_ok();
             }
         });
+    }
+
+    /// The reply to an acquire, and what to do with it once nobody waits.
+    pub(super) struct AcquireReply {
+        /// `None` once it has come.
+        reply: Option<Later<'static, StoreReply, StoreError>>,
+        /// Where to release what it grants, and under which limits.
+        source: Option<(Arc<dyn Store>, OwnedRequest)>,
+    }
+
+    impl AcquireReply {
+        pub(super) fn new(
+            reply: Later<'static, StoreReply, StoreError>,
+            store: Arc<dyn Store>,
+            request: OwnedRequest,
+        ) -> Self {
+            Self { reply: Some(reply), source: Some((store, request)) }
+        }
+    }
+
+    impl Future for AcquireReply {
+        type Output = Result<StoreReply, StoreError>;
+
+        fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+            let Some(reply) = &mut self.reply else { return Poll::Pending };
+            let polled = reply.as_mut().poll(task);
+            if polled.is_ready() {
+                self.reply = None;
+            }
+            polled
+        }
+    }
+
+    impl Drop for AcquireReply {
+        fn drop(&mut self) {
+            let Some(reply) = self.reply.take() else { return };
+            let Some((store, request)) = self.source.take() else { return };
+            let Ok(runtime) = Handle::try_current() else { return };
+            // Ends with the store's deadline at the latest.
+            runtime.spawn(async move {
+                if let Ok(late) = reply.await {
+                    release_granted(&store, &request, &late.permits);
+                }
+            });
+        }
     }
 }

@@ -536,6 +536,20 @@ impl Policy {
         self
     }
 
+    /// Whether its limits count different identifiers, so that a store has to change several in one step.
+    ///
+    /// ```
+    /// use tidegate::Policy;
+    ///
+    /// let plan = Policy::all().limit("second", "10/s").limit("day", "1000/day");
+    /// assert!(!plan.counts_several_identifiers());
+    /// let signup = Policy::all().limit_by("ip", "ip", "3/h").limit_by("domain", "email_domain", "50/h");
+    /// assert!(signup.counts_several_identifiers());
+    /// ```
+    pub fn counts_several_identifiers(&self) -> bool {
+        matches!(&self.kind, Ok(Kind::Limits { members, .. }) if on_several_identifiers(members))
+    }
+
     /// Whether the policy is in shadow mode: it counts and reports what it would refuse, and refuses nothing, also if a
     /// key is [blocked](Override::Block) or the store fails; by default it is not.
     ///
@@ -566,4 +580,9 @@ impl TryFrom<&str> for Policy {
     fn try_from(text: &str) -> Result<Self, LimitError> {
         text.parse().map(|limit: Limit| limit.into())
     }
+}
+
+/// Whether limits count different identifiers.
+fn on_several_identifiers(members: &[Member]) -> bool {
+    members.windows(2).any(|pair| pair[0].key != pair[1].key)
 }

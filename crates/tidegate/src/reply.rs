@@ -71,8 +71,14 @@ impl<'a, T, E> Reply<'a, T, E> {
     }
 
     /// An answer that is an error.
+    ///
+    /// ```
+    /// # use tidegate::{Reply, UnderWay};
+    /// let reply: Reply<'_, u64, UnderWay> = Reply::failed(UnderWay);
+    /// assert_eq!(reply.now(), Err(UnderWay));
+    /// ```
     #[inline]
-    pub(crate) fn failed(error: E) -> Self {
+    pub fn failed(error: E) -> Self {
         Self::ready(Err(error))
     }
 

@@ -2,19 +2,26 @@
 
 #[cfg(feature = "breaker")]
 pub(crate) mod breaker;
+#[cfg(feature = "tls")]
+pub(crate) mod client_tls;
 pub(crate) mod coordination;
 pub(crate) mod deny_cache;
 mod error;
 mod extensions;
 mod fingerprint;
+pub(crate) mod held;
+#[cfg(feature = "breaker")]
+pub(crate) mod key_text;
 #[cfg(feature = "leases")]
 pub(crate) mod leases;
 pub(crate) mod memory;
 mod multi_charge;
 pub(crate) mod overrides;
 pub(crate) mod owned;
+pub(crate) mod parts;
 mod remote;
 mod request;
+mod returns;
 mod scope;
 
 use std::fmt;

@@ -5,11 +5,43 @@
 //! algorithms and their states are in [`tidegate_core`].
 //!
 //! - [`OwnedRequest`] and [`OwnedMultiCharge`] keep a request for later.
+//! - [`release_granted`] gives back the permits of a take that was granted after its caller had been told of a failure: the
+//!   store alone sees that reply. If only the caller leaves, an [`Engine`](crate::Engine) gives them back by itself.
+//! - [`decide_states`] and [`decide_each_state`] decide a request on states that a store has read.
+//! - `KeyText` (feature `breaker`) writes identifiers and names so that no two spell the same key.
+//! - `NetworkCounters` (feature `breaker`) counts what a store over a network reports of itself.
+//! - [`OverridesRecord`] and [`ReadingsRecord`] are the table of overrides and the readings of a scope as values, and as
+//!   bytes made of [parts](push_part).
 //! - [`OVERRIDES_MAX`] and [`OVERRIDE_BYTES_MAX`] bound a table of overrides.
+//! - `client_config` (feature `tls`) reads the certificates for connections to a store.
 //! - `BreakerTarget` (feature `breaker`) is for a store of several nodes, each with a breaker of its own: it asks for a
 //!   `BreakerPass` before each call, and counts the result with it.
 
 #[cfg(feature = "breaker")]
+pub use crate::driver::counters::{Counter, NetworkCounters, Times};
+pub use crate::permit::release_granted;
+#[cfg(feature = "breaker")]
 pub use crate::store::breaker::{BreakerPass, BreakerSwitch, BreakerTarget, with_probe_request};
-pub use crate::store::overrides::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX};
+#[cfg(feature = "tls")]
+pub use crate::store::client_tls::client_config;
+pub use crate::store::coordination::ReadingsRecord;
+pub use crate::store::held::{decide_each_state, decide_states};
+#[cfg(feature = "breaker")]
+pub use crate::store::key_text::KeyText;
+pub use crate::store::overrides::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX, OverridesRecord};
 pub use crate::store::owned::{OwnedMultiCharge, OwnedRequest};
+pub use crate::store::parts::{PartReader, push_part};
+
+/// The secret of the hash that [`KeyText`] makes, unless another one is set: the same on every node.
+///
+/// ```
+/// use tidegate::store_kit::{HASH_KEY, KeyText};
+///
+/// let (text, mut key) = (KeyText::new(HASH_KEY), Vec::new());
+/// text.name(&mut key, "api");
+/// assert_eq!(key, b"api");
+/// text.hash(&mut key, b"user-42");
+/// assert_eq!(key.len(), "api#".len() + 32);
+/// ```
+#[cfg(feature = "breaker")]
+pub const HASH_KEY: [u8; 16] = *b"tidegate-default";

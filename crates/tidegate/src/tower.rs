@@ -33,6 +33,7 @@ mod client_ip;
 mod headers;
 mod key;
 mod refusal;
+mod retry_after;
 mod service;
 mod watch;
 
@@ -50,6 +51,7 @@ pub use client_ip::ClientIp;
 pub use headers::{Headers, Label, Report, write_retry_after};
 pub use key::Key;
 pub use refusal::{Refuse, SetupError, TooManyRequests};
+pub use retry_after::retry_after_s;
 pub use service::{RateLimit, ResponseFuture};
 
 use service::Hook;

@@ -1,5 +1,6 @@
 //! `tidegate check`: one check at a running server, answered by the exit code.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::client::{self, Reply, ServerAddress};
 use super::{DENIED, Failure, OK};
 use tidegate::EXACT_MAX;
-use tidegate_core::text::printable;
+use tidegate_core::text::{closest, printable, unknown_policy};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,12 +66,26 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let reply = send(args)?;
     if reply.status != 200 {
         let status = || format!("the server answered with status {}", reply.status);
-        return Err(Failure::new(client::problem_detail(&reply.body).unwrap_or_else(status)));
+        let detail = client::problem_detail(&reply.body).unwrap_or_else(status);
+        return Err(Failure::new(meant(args, reply.status).unwrap_or(detail)));
     }
     let decision: Decision = serde_json::from_slice(&reply.body)
         .map_err(|_| Failure::new(format!("{} does not answer like tidegate", args.server)))?;
     print(args.json, &reply.body, &decision);
     Ok(ExitCode::from(if decision.allowed { OK } else { DENIED }))
+}
+
+/// A guess at the policy that was meant, if the server knows no such policy. The server makes no guess: it would cost a
+/// comparison with every policy, at everyone's wish.
+fn meant(args: &CheckArgs, status: u16) -> Option<String> {
+    if status != 404 {
+        return None;
+    }
+    let reply = client::send(&args.server, "GET", "/v1/policies", b"").ok()?;
+    let known: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&reply.body).ok()?;
+    let known = known.keys().map(String::as_str);
+    closest(&args.policy, known.clone())?;
+    Some(unknown_policy(&args.policy, known))
 }
 
 fn send(args: &CheckArgs) -> Result<Reply, Failure> {

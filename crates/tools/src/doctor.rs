@@ -9,7 +9,6 @@ mod checks;
 mod collect;
 mod connection;
 mod facts;
-mod finding;
 mod nodes;
 mod permissions;
 mod print;
@@ -24,11 +23,11 @@ use std::process::ExitCode;
 
 use self::connection::ConnectError;
 use self::facts::Role;
-use self::finding::{Finding, Severity};
 use self::server::RedisServer;
 use super::failure::block_on;
 use super::{ERROR, Failure, OK};
 use tidegate::driver::{self, StoreDrivers};
+use tidegate::driver::{Finding, Severity};
 use tidegate_config::Config;
 use tidegate_redis::{RedisUrl, Topology};
 
@@ -114,10 +113,8 @@ async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>
         return Ok(vec![Finding::ok("reach", seen)]);
     }
     let is_redis = RedisUrl::SCHEMES.iter().any(|scheme| url.starts_with(scheme));
-    if let Err(why) = stores.check(url)
-        && !is_redis
-    {
-        return Err(Failure::new(why));
+    if !is_redis {
+        return examine_other(url, args, stores).await;
     }
     let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
     let requirements = Requirements { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
@@ -146,6 +143,32 @@ async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>
         Ok(_) => {}
         Err(why) => findings.push(checks::not_opened(&why)),
     }
+    Ok(findings)
+}
+
+/// A store that is not Redis: its driver knows what can be wrong with it, and every algorithm is run once.
+async fn examine_other(
+    url: &str,
+    args: &DoctorArgs,
+    stores: StoreDrivers,
+) -> Result<Vec<Finding>, Failure> {
+    stores.check(url).map_err(Failure::new)?;
+    let driver = stores.find(url).map_err(Failure::new)?;
+    let options = script::options(&args.key_prefix);
+    let mut findings = match driver.examine(url, &options, args.nodes).await {
+        Ok(findings) => findings,
+        Err(error) => {
+            let seen = format!("store {}: {error}", driver::redacted(url));
+            return Ok(vec![
+                Finding::fault("reach", seen)
+                    .risk("every policy decides by on_store_error")
+                    .remedy("start the store, or correct the URL"),
+            ]);
+        }
+    };
+    let id = format!("doctor-{:08x}", RandomState::new().hash_one(()) >> 32);
+    let store = script::open(url, &args.key_prefix, stores).map_err(Failure::new)?;
+    findings.extend(script::run(store, id).await);
     Ok(findings)
 }
 

@@ -11,10 +11,12 @@ use serde::Serialize;
 use super::output::{Table, print_report};
 use super::progress::Progress;
 use super::{Failure, OK};
+use tidegate::MemoryStore;
 use tidegate::driver::StoreDrivers;
 use tidegate_config::Config;
 use tidegate_core::text::printable;
 use tidegate_request::KeyParts;
+use tidegate_simulation::StopFlag;
 use tidegate_simulation::replay::{
     DeniedKey, PolicyReport, ReplayReport, ReplaySettings, Replayer, Unreadable, replay,
 };
@@ -85,6 +87,7 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     }
     let replayer = Replayer::new(ReplaySettings {
         policies,
+        store: MemoryStore::default(),
         client_ip: rules.client_ip.clone(),
         routes: rules.routes(),
         policy: args.policy.clone(),
@@ -94,7 +97,7 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     let (log, size) = open(&args.log)?;
     let name = args.log.display();
     let progress = Progress::start();
-    let report = replay(&replayer, log, args.top, |lines, bytes| {
+    let report = replay(&replayer, log, args.top, &StopFlag::default(), |lines, bytes| {
         if lines.is_multiple_of(PROGRESS_EVERY) {
             progress.show(|us| progress_line(lines, bytes, size, us));
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, Union
@@ -57,4 +58,14 @@ def _seconds(decision: Decision) -> int | None:
     header = decision.headers.get("retry-after", "")
     if header.isdecimal() and len(header) <= 12:
         return int(header)
-    return max(1, -(-decision.retry_after_ms // 1000))
+    return jittered(max(1, -(-decision.retry_after_ms // 1000)))
+
+
+def jittered(seconds: int) -> int:
+    """Up to a fifth more, as the server adds it.
+
+    A fifth of less than 5 s is less than 1 s: there, some get a whole second more.
+    """
+    if seconds < 5:
+        return seconds + (random.random() * 10 < seconds)  # noqa: S311 (no secret)
+    return seconds + random.randint(0, seconds // 5)  # noqa: S311

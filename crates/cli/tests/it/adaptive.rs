@@ -173,6 +173,36 @@ fn a_url_is_limited_by_its_own_response_time() {
 }
 
 #[test]
+fn made_up_paths_do_not_switch_limits_per_url_off() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "t.yaml",
+        "policies: { pages: { key: url, algorithm: sliding-window, limit: 240/min, \
+         adaptive: { source: latency, ramp: latency } } }\n",
+    );
+    let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
+    let report = |url: &str, latency_ms: u64, last: bool| {
+        let body = json!({"target": "web", "url": url, "latency_ms": latency_ms}).to_string();
+        let (length, connection) = (body.len(), if last { "close" } else { "keep-alive" });
+        format!(
+            "POST /v1/observe HTTP/1.1\r\nhost: localhost\r\nconnection: {connection}\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        )
+    };
+    for hundred in 0..102 {
+        let path = |number| format!("/made-up/{hundred}/{number}");
+        let paths = (0..100).map(|number| report(&path(number), 1, number == 99));
+        let reply = server.raw(paths.collect::<String>().as_bytes());
+        assert_eq!(reply.matches("HTTP/1.1 204").count(), 100, "{reply}");
+    }
+    let slow: String = (0..5).map(|number| report("/slow", 9150, number == 4)).collect();
+    let slow = server.raw(slow.as_bytes());
+    assert_eq!(slow.matches("HTTP/1.1 204").count(), 5, "{slow}");
+    wait_until("it follows", DEADLINE, || limit_for(&server, "pages", "/slow") == 122);
+    assert_eq!(limit_for(&server, "pages", "/made-up/1/1"), 240);
+}
+
+#[test]
 fn a_queue_in_front_of_a_target_reduces_its_limit() {
     let folder = Folder::new();
     let file = folder.write(

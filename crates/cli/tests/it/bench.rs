@@ -360,8 +360,8 @@ fn a_server_that_cannot_be_measured_is_reported_with_a_hint() {
         ("http", &resp, &[], "does not speak what --door http speaks"),
         ("resp", &http, &[], "does not speak what --door resp speaks"),
         ("grpc", &http, &[], "cannot be asked"),
-        ("http", &http, &["--policy", "fex"], "did you mean `few`?"),
-        ("resp", &resp, &["--policy", "fex"], "did you mean `few`?"),
+        ("http", &http, &["--policy", "fex"], "no policy is called `fex`"),
+        ("resp", &resp, &["--policy", "fex"], "no policy is called `fex`"),
         ("grpc", &server.grpc.clone().unwrap(), &["--domain", "other"], "no limit has a say"),
     ] {
         let printed = bench(&[&["--door", door, "--server", url], more].concat());

@@ -34,6 +34,46 @@ fn problems_are_reported_with_line_and_column() {
 }
 
 #[test]
+fn validate_against_the_old_file_warns_of_what_a_reload_forgets() {
+    let folder = Folder::new();
+    let policies =
+        |store: &str, policies: &str| format!("store: \"{store}\"\npolicies: {policies}\n");
+    let one = "{ p: { all: [{ name: ip, key: ip, limit: 5/h }] }, q: 1/s }";
+    let two = "{ p: { all: [{ name: ip, key: ip, limit: 5/h }, { name: m, key: m, limit: 5/h }] }, \
+               q: sliding-log 1/s }";
+    let algorithm = "the limit of policy `q` is sliding-log instead of gcra: it starts from zero";
+    for (store, tag) in [
+        ("redis+cluster://10.0.0.1:7000", true),
+        ("redis://10.0.0.1", false),
+        ("redis+sentinel://10.0.0.1:26379/mymaster", false),
+        ("memory:", false),
+    ] {
+        let old = folder.write("old.yaml", policies(store, one));
+        let new = folder.write("new.yaml", policies(store, two));
+        let output = run(&["validate", &new, "--against", &old]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        assert!(
+            output.stderr.contains(&format!("warning: {new}: {algorithm}\n")),
+            "{}",
+            output.stderr
+        );
+        assert_eq!(
+            output.stderr.contains("move to another slot"),
+            tag,
+            "{store}: {}",
+            output.stderr
+        );
+        assert_eq!(run(&["validate", &new, "--against", &new]).stderr, "");
+        assert_eq!(run(&["validate", &new, &new, "--against", &old]).code, Some(64));
+    }
+    let bad = folder.write("bad.yaml", "policies: { p: 5 }\n");
+    let good = folder.write("good.yaml", "policies: { p: 5/s }\n");
+    let output = run(&["validate", &good, "--against", &bad]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.starts_with(&format!("{bad}:1:")), "{}", output.stderr);
+}
+
+#[test]
 fn the_example_is_valid() {
     let folder = Folder::new();
     let example = folder.write("example.yaml", &run(&["config", "example"]).stdout);
@@ -201,6 +241,8 @@ fn secrets_are_never_printed() {
         "admin: { token: ['${CANARY}'] }".to_owned(),
         format!("admin: {{ token_file: {token_file} }}\nlisten: {{ http: 192.0.2.1:1 }}"),
         format!("store: {{ url: 'redis://:{CANARY}@h', url_file: {url_file} }}"),
+        "policies: { a: { limit: 5/s, adaptive: { source: { probe: 'db:9?token=${CANARY}' } } } }".to_owned(),
+        "policies: { a: { limit: 5/s, adaptive: { source: { probe: 'http://u:${CANARY}@db:9/' } } } }".to_owned(),
     ] {
         let file = folder.write("config.yaml", &text);
         for args in [&["validate", &file][..], &["serve", "-c", &file], &["doctor", "-c", &file]] {

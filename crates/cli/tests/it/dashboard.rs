@@ -17,7 +17,7 @@ impl Watcher {
     /// Opens the feed, and reads the status of the response.
     fn open(server: &Server) -> (u16, Self) {
         let mut stream = server.connect();
-        write!(stream, "GET /v1/live HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        write!(stream, "GET /v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut watcher = Self(BufReader::new(stream));
         let line = watcher.line().unwrap();
         let status = line.split(' ').nth(1).unwrap().parse().unwrap();

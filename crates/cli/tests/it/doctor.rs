@@ -36,6 +36,14 @@ fn finds(url: &str, more: &[&str], check: &str, begins: &str, code: i32) {
 }
 
 #[test]
+fn a_healthy_valkey_has_no_faults() {
+    let valkey = healthy().valkey().start();
+    finds(&valkey.url(), &[], "version", "ok Valkey 9.1", 0);
+    finds(&valkey.url(), &[], "script", "ok ", 0);
+    finds(&valkey.url(), &[], "permissions", "ok ", 0);
+}
+
+#[test]
 fn a_healthy_server_has_no_faults_and_no_keys_are_left() {
     let redis = healthy().password("hunter2").start();
     let output = doctor(&redis.url(), &["--json"]);
@@ -106,7 +114,7 @@ fn missing_rights_are_named() {
         .user("app", rules)
         .user("no-eval", &format!("{rules} -eval -lset"))
         .user("no-keys", "on >hunter2 ~other:* +@all")
-        .user("least", "on >hunter2 ~tg:* -@all +eval +evalsha +script|load +time +get +set +del +exists +hdel +hget +hgetall +hlen +hset +pexpire +lindex +llen +lrange +lrem +lset +ltrim +rpush +zadd +zcard +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore")
+        .user("least", "on >hunter2 ~tg:* -@all +eval +evalsha +script|load +time +get +set +del +unlink +hdel +hget +hgetall +hlen +hscan +hset +pexpire +lindex +llen +lrange +lset +ltrim +rpush +zadd +zcard +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore")
         .start();
     let check = |user: &str, begins: &str, code| {
         finds(&redis.url_as(user, "hunter2"), &[], "permissions", begins, code);

@@ -15,7 +15,7 @@ use crate::support::{ended, kill, launch, tidegate};
 const CLIENTS: usize = 8;
 const ROUNDS: usize = 3;
 
-const REQUEST: &[u8] = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 28\r\n\r\n\
+const REQUEST: &[u8] = b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 28\r\n\r\n\
     {\"policy\":\"api\",\"key\":\"ann\"}";
 
 #[derive(Clone, Debug)]

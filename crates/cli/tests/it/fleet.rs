@@ -41,7 +41,7 @@ fn over_http(port: u16) -> bool {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let length = body.len();
     let head = format!(
-        "POST /v1/check HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
     );
     stream.write_all((head + body).as_bytes()).unwrap();
     let mut reply = String::new();

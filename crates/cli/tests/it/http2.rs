@@ -74,8 +74,8 @@ pub(crate) fn ended_by_server(mut stream: TcpStream, sent: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x` in HPACK.
-const GET_HEAD: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
+/// `:method: GET`, `:scheme: http`, `:path: /`, `:authority: localhost` in HPACK.
+const GET_HEAD: [u8; 14] = *b"\x82\x86\x84\x41\x09localhost";
 
 #[test]
 fn rapid_resets_end_the_connection() {
@@ -120,7 +120,7 @@ fn the_proxy_protocol_names_the_client() {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let head = format!(
-            "{header}POST /v1/reset HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{CHECK}",
+            "{header}POST /v1/reset HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{CHECK}",
             CHECK.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -129,6 +129,11 @@ fn the_proxy_protocol_names_the_client() {
         answer.get(..12).unwrap_or_default().to_owned()
     };
     assert_eq!(send("PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"), "HTTP/1.1 403", "from elsewhere");
+    assert_eq!(send("PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n"), "HTTP/1.1 200", "from this machine");
+    assert_eq!(send("PROXY UNKNOWN\r\n"), "HTTP/1.1 403", "from nobody");
+    assert_eq!(send("PROXY UNKNOWN 127.0.0.1 127.0.0.1 1 2\r\n"), "HTTP/1.1 403", "from nobody");
+    let local = "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+    assert_eq!(send(local), "HTTP/1.1 403", "from nobody");
     assert_eq!(send(""), "", "a connection without the header is closed");
 }
 

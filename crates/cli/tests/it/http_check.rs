@@ -7,11 +7,13 @@ use crate::support::{DEADLINE, Server};
 const PLAIN: &str = "";
 const UNUSUAL: &str = "te: trailers\r\n";
 /// Lets the server close the connection after it has answered all requests before.
-const CLOSE: &str = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+const CLOSE: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
 fn check(header: &str, body: &str) -> String {
     let length = body.len();
-    format!("POST /v1/check HTTP/1.1\r\nhost: a\r\n{header}content-length: {length}\r\n\r\n{body}")
+    format!(
+        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\n{header}content-length: {length}\r\n\r\n{body}"
+    )
 }
 
 /// The answers to pipelined requests, without parts that depend on the time.
@@ -51,7 +53,10 @@ fn a_refusal_has_a_retry_time() {
     let server = Server::start();
     let spent = check(PLAIN, r#"{"policy":"api","key":"a","cost":20}"#);
     let output = answers(&server, &[spent, check(PLAIN, r#"{"policy":"api","key":"a"}"#)]);
-    assert!(output.iter().any(|line| line == "retry-after: 1"), "{output:?}");
+    assert!(
+        output.iter().any(|line| ["retry-after: 1", "retry-after: 2"].contains(&line.as_str())),
+        "{output:?}"
+    );
 }
 
 #[test]

@@ -1,8 +1,13 @@
 //! Concurrency permits, observations of services, and admin calls over HTTP.
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::process::Command;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::processes::RedisServer;
+use crate::processes::{DEADLINE, FaultProxy, Faults, RedisServer, Way, wait_until};
 use crate::support::{Folder, Reply, Server};
 
 const REPORT: &str = r#"{"policy":"report","key":"ann"}"#;
@@ -26,9 +31,9 @@ fn permits_are_held_until_they_are_released() {
         let body = json!({"policy": "report", "key": "ann", "permit": permit}).to_string();
         server.post("/v1/release", &body)
     };
-    for _ in 0..2 {
+    for answer in [r#"{"released":true}"#, r#"{"released":false,"reason":"not-held"}"#] {
         let released = release(&first);
-        assert_eq!((released.status, released.body.as_str()), (200, r#"{"released":true}"#));
+        assert_eq!((released.status, released.body.as_str()), (200, answer));
         assert_eq!(server.remaining("report", "ann"), 1, "a second release changes nothing");
     }
     assert!(permit(&acquire()).is_some());
@@ -64,14 +69,130 @@ fn invalid_permit_requests_are_refused() {
         ("/v1/release", REPORT, 400, "permit"),
         ("/v1/release", r#"{"policy":"report","key":"k","permit":"x"}"#, 400, "permit"),
         ("/v1/release", r#"{"policy":"report","key":"k","permit":7}"#, 400, "permit"),
-        ("/v1/release", r#"{"policy":"report","key":"k","permit":"p0.1","cost":1}"#, 400, "cost"),
-        ("/v1/release", r#"{"policy":"api","key":"k","permit":"p0.1"}"#, 400, "policy"),
+        ("/v1/release", r#"{"policy":"report","key":"k","permit":"p2..1","cost":1}"#, 400, "cost"),
+        ("/v1/release", r#"{"policy":"reprot","key":"k","permit":"p2..1"}"#, 404, "policy"),
+        ("/v1/release", r#"{"policy":"report","permit":"p2..1"}"#, 400, "key"),
+        // By its position, as permits were once written.
+        ("/v1/release", r#"{"policy":"report","key":"k","permit":"p0.1f"}"#, 400, "permit"),
     ] {
         let reply = server.post(path, body);
         assert_eq!(reply.status, status, "{path} {body}: {}", reply.body);
         assert_eq!(reply.json()["field"], field, "{path} {body}: {}", reply.body);
     }
     assert_eq!(server.remaining("report", "ann"), 2);
+}
+
+/// Two limits, of which one holds places until a test is over.
+const JOBS: &str = "{ name: jobs, algorithm: concurrency, limit: 1, ttl: 1h }";
+const RATE: &str = "{ name: rate, limit: 1000000/h, burst: 1000000 }";
+const ANN: &str = r#"{"policy":"work","key":"ann"}"#;
+
+fn release(server: &Server, permit: &str) -> String {
+    let body = json!({"policy": "work", "key": "ann", "permit": permit}).to_string();
+    let reply = server.post("/v1/release", &body);
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.body
+}
+
+#[test]
+fn a_permit_survives_a_reload_that_moves_its_limit() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let in_redis = format!("store: {{ url: \"{}\", deadline: 10s }}\n", redis.url());
+    for store in ["", &in_redis] {
+        let config = |limits: &str, mark: &str| {
+            format!("{store}policies: {{ work: {{ all: [{limits}] }}, {mark}: 1/s }}\n")
+        };
+        let file = folder.write("t.yaml", config(&format!("{JOBS}, {RATE}"), "first"));
+        let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
+        let reload = |limits: &str, mark: &str| {
+            folder.write("t.yaml", config(limits, mark));
+            wait_until(mark, DEADLINE, || server.get("/v1/policies").json()[mark].is_object());
+        };
+        let held = permit(&server.post("/v1/acquire", ANN)).unwrap();
+        reload(&format!("{RATE}, {JOBS}"), "second");
+        assert_eq!(server.remaining("work", "ann"), 0, "{store}");
+        assert_eq!(release(&server, &held), r#"{"released":true}"#, "{store}");
+        assert_eq!(server.remaining("work", "ann"), 1, "{store}");
+        let held = permit(&server.post("/v1/acquire", ANN)).unwrap();
+        reload(RATE, "third");
+        let gone = r#"{"released":false,"reason":"unknown-limit"}"#;
+        assert_eq!(release(&server, &held), gone, "{store}");
+        reload(&format!("{RATE}, {JOBS}"), "fourth");
+        assert_eq!(release(&server, &held), r#"{"released":true}"#, "{store}");
+    }
+}
+
+#[test]
+fn a_stand_in_permit_is_only_released_by_its_own_node() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let config = format!(
+        "store: {{ url: \"{}\", nodes: 1 }}\npolicies: {{ work: {{ all: [{JOBS}] }} }}\n",
+        redis.url()
+    );
+    let (one, other) =
+        (Server::with_config(&folder, &config), Server::with_config(&folder, &config));
+    redis.kill();
+    let by_itself = || one.post("/v1/peek", ANN).json()["source"] == "local";
+    wait_until("the node stands in", DEADLINE, by_itself);
+    let held = permit(&one.post("/v1/acquire", ANN)).unwrap();
+    assert!(held.starts_with("l2."), "{held}");
+    assert_eq!(release(&other, &held), r#"{"released":false,"reason":"other-node"}"#);
+    assert_eq!(one.remaining("work", "ann"), 0);
+    assert_eq!(release(&one, &held), r#"{"released":true}"#);
+    assert_eq!(one.remaining("work", "ann"), 1);
+}
+
+/// The request and its end are both there before the server looks.
+#[test]
+fn a_caller_who_has_hung_up_gets_no_place() {
+    let folder = Folder::new();
+    let policies = format!("policies: {{ work: {{ all: [{JOBS}] }} }}\n");
+    let server = Server::with_config(&folder, &policies);
+    let head =
+        format!("POST /v1/acquire HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", ANN.len());
+    for _ in 0..20 {
+        server.signal("STOP");
+        let mut caller = server.connect();
+        caller.write_all(format!("{head}{ANN}").as_bytes()).unwrap();
+        caller.shutdown(Shutdown::Write).unwrap();
+        server.signal("CONT");
+        // One who stops sending counts as gone, and is not told of a permit. This also waits for the server.
+        let mut reply = String::new();
+        let _ = caller.read_to_string(&mut reply);
+        assert!(!reply.contains("p2."), "{reply}");
+        wait_until("the place is free", DEADLINE, || server.remaining("work", "ann") == 1);
+    }
+}
+
+#[test]
+fn a_caller_who_hangs_up_while_redis_decides_gets_no_place() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let slow = FaultProxy::start(redis.port());
+    let config = |store: &str| {
+        format!(
+            "store: {{ url: \"redis://{store}\", deadline: 10s, breaker: false }}\n\
+             policies: {{ work: {{ all: [{JOBS}] }} }}\n"
+        )
+    };
+    let (server, checker) = (
+        Server::with_config(&folder, &config(&slow.address())),
+        Server::with_config(&folder, &config(&redis.address())),
+    );
+    assert_eq!(server.remaining("work", "ann"), 1);
+    slow.set(Faults::to_client(Way::delay(Duration::from_millis(500))));
+    let url = format!("{}/v1/acquire", server.url());
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        let gone = Command::new("curl")
+            .args(["-s", version, "--max-time", "0.1", "-d", ANN, &url])
+            .output()
+            .unwrap();
+        assert!(!gone.status.success(), "{version} got {gone:?}");
+        wait_until("the place is granted", DEADLINE, || {
+            checker.remaining("work", "ann") == 0 || redis.cli(&["KEYS", "*work*"]).contains("work")
+        });
+        wait_until("the place is free again", DEADLINE, || checker.remaining("work", "ann") == 1);
+        redis.command(&["FLUSHALL"]);
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn server(files_max: u32) -> Server {
 }
 
 fn health(stream: &mut TcpStream) -> String {
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut bytes = [0; 1024];
     let count = stream.read(&mut bytes).unwrap();
     String::from_utf8_lossy(&bytes[..count]).into_owned()

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::fleet::question;
 use crate::processes::{DEADLINE, wait_for};
-use crate::programs::{curl, free_port, root};
+use crate::programs::{App, curl, free_port, root, wait_for_port};
 use crate::support::{Folder, Server, tidegate};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -157,6 +157,49 @@ fn a_traced_check_has_a_span_with_the_caller_as_parent() {
         (&span["traceId"], attribute(&span, "tidegate.policy").as_deref()),
         (&base64(TRACE).into(), Some("api"))
     );
+}
+
+/// A leaky bucket delays or refuses, through the API and in the proxy.
+#[test]
+fn a_traced_reservation_has_a_span_whether_it_is_accepted_or_refused() {
+    let (folder, collector, app) = (Folder::new(), Collector::start(), App::start());
+    let (proxy, upstream) = (free_port(), app.port);
+    let bucket = "{ algorithm: leaky-bucket, limit: 1/day, max_wait: 0s }";
+    let config = format!(
+        "telemetry: {{ otlp: \"{}\" }}\npolicies: {{ export: {bucket}, site: {bucket} }}\n\
+         routes: [{{ policy: site, key: global }}]\nlisten: {{ proxy: '127.0.0.1:{proxy}' }}\n\
+         proxy: {{ upstream: 'http://127.0.0.1:{upstream}' }}\n",
+        collector.url
+    );
+    let config = folder.write("tidegate.yaml", config);
+    let mut command = tidegate(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
+    let command = command.env("OTEL_BSP_SCHEDULE_DELAY", "50");
+    let server = Server::launched(command.stderr(Stdio::null()));
+    wait_for_port(proxy);
+    let caller = traceparent("01");
+    let next = |policy: &str| {
+        let span =
+            collector.until("a span", |message| spans(message).first().map(|it| (*it).clone()));
+        assert_eq!(attribute(&span, "tidegate.policy").as_deref(), Some(policy));
+        assert_eq!(
+            (&span["traceId"], &span["parentSpanId"]),
+            (&base64(TRACE).into(), &base64(CALLER).into())
+        );
+        attribute(&span, "tidegate.allowed").unwrap()
+    };
+    for accepted in [true, false] {
+        let body = br#"{"policy":"export","key":"ann"}"#;
+        let reply = server.send("POST", "/v1/reserve", &[("traceparent", &caller)], body);
+        assert_eq!(reply.json()["accepted"], accepted);
+        assert_eq!(next("export"), accepted.to_string());
+    }
+    for status in ["200", "429"] {
+        let (header, url) =
+            (format!("traceparent: {caller}"), format!("http://127.0.0.1:{proxy}/"));
+        let answered = curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &header, &url]);
+        assert_eq!(answered, status);
+        assert_eq!(next("site"), (status == "200").to_string());
+    }
 }
 
 /// The value of a metric in a message, by its name and a label.

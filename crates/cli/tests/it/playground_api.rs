@@ -4,7 +4,7 @@ use std::{fs, thread};
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, Server, run};
+use crate::support::{Folder, Reply, Server, run};
 
 fn ask(server: &Server, what: &str, body: &Value) -> Reply {
     server.send("POST", &format!("/v1/playground/{what}"), &[], body.to_string().as_bytes())
@@ -18,6 +18,13 @@ fn answer(server: &Server, what: &str, body: &Value) -> Value {
 
 fn of<'a>(rows: &'a Value, name: &str, value: &str) -> &'a Value {
     rows.as_array().unwrap().iter().find(|row| row[name] == value).unwrap()
+}
+
+/// The most memory that a server has held so far.
+fn peak_mib(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
 #[test]
@@ -217,10 +224,15 @@ fn a_replay_of_a_configured_policy_charges_nothing() {
 
 #[test]
 fn invalid_replay_requests_are_explained() {
-    let server = Server::start();
+    let (server, nine) = (Server::start(), ["query:b"; 9].join("|"));
     for (body, status, field, part) in [
         (json!({"log": log()}), 400, "policy", "no routes"),
-        (json!({"log": log(), "policy": "apj"}), 404, "policy", "did you mean `api`?"),
+        (
+            json!({"log": log(), "policy": "apj"}),
+            404,
+            "policy",
+            "GET /v1/policies lists all policies",
+        ),
         (json!({"log": log(), "policy": "report"}), 400, "policy", "concurrency"),
         (json!({"log": log(), "policy": "signup"}), 400, "policy", "counts by `ip`"),
         (json!({"log": log(), "policy": "api", "policy_text": "1/s"}), 400, "policy_text", "both"),
@@ -237,7 +249,19 @@ fn invalid_replay_requests_are_explained() {
         (json!({"log": "no\nlog", "policy": "api"}), 400, "log", "line 1: "),
         (json!({"log": log(), "policy": "api", "top": 0}), 400, "top", "1 to 100"),
         (json!({"log": log(), "policy": "api", "key": ["nonsense"]}), 400, "key", "nonsense"),
-        (json!({"log": log(), "policy": "api", "key": vec!["path"; 9]}), 400, "key", "8 parts"),
+        (json!({"log": log(), "policy": "api", "key": vec!["path"; 9]}), 400, "key", "at most 8"),
+        (
+            json!({"log": log(), "policy": "api", "key": [nine]}),
+            400,
+            "key",
+            "too many alternatives in a key part: expected at most 8",
+        ),
+        (
+            json!({"log": log(), "policy_text": format!("limit: 1/s\nkey: {nine}")}),
+            400,
+            "policy_text",
+            "line 2, column 6: key: too many alternatives in a key part",
+        ),
         (json!({"policy": "api"}), 400, "log", "missing"),
         (json!({"log": "x".repeat(1 << 20), "policy": "api"}), 413, "", "larger"),
     ] {
@@ -256,6 +280,50 @@ fn a_log_of_the_maximum_size_is_replayed() {
     let log = line.repeat(12_000);
     let replayed = answer(&server, "replay", &json!({"log": log, "policy_text": "10/s"}));
     assert_eq!(replayed["policies"][0]["requests"], 12_000);
+}
+
+/// Each route may match against every line.
+#[test]
+fn a_log_is_shorter_where_more_routes_read_it() {
+    let folder = Folder::new();
+    let route = "  - { match: { path: '/never/*/here' }, policy: api }\n";
+    let routes = route.repeat(2000) + "  - { policy: api }\n";
+    let file = folder.write("t.yaml", format!("policies: {{ api: 1/s }}\nroutes:\n{routes}"));
+    let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
+    let line = "192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 512\n";
+    let refused = ask(&server, "replay", &json!({"log": line.repeat(10_000)}));
+    assert_eq!((refused.status, &refused.json()["field"]), (400, &json!("log")));
+    assert!(refused.body.contains("is too long for this many routes"), "{}", refused.body);
+    let replayed = answer(&server, "replay", &json!({"log": line.repeat(10)}));
+    assert_eq!(replayed["policies"][0]["requests"], 10);
+}
+
+/// Each limit keeps its slots for every client, and reads them for every line.
+#[test]
+fn a_replay_takes_little_memory_however_wide_its_limits_are() {
+    let server = Server::start();
+    let line = |client: u32| {
+        let client = std::net::Ipv4Addr::from(client);
+        format!("{client} - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n")
+    };
+    let policy = |limits: u32| {
+        let limit = |n| {
+            let limit = 100 + n;
+            format!(
+                "  - {{ name: l{n}, algorithm: sliding-window, limit: {limit}/1000s, buckets: 1000 }}\n"
+            )
+        };
+        "all:\n".to_owned() + &(0..limits).map(limit).collect::<String>()
+    };
+    let log: String = (0..12_000).map(line).collect();
+    let refused = ask(&server, "replay", &json!({"log": log, "policy_text": policy(16)}));
+    assert_eq!((refused.status, &refused.json()["field"]), (400, &json!("log")), "{refused:?}");
+    assert!(refused.body.contains("this many routes, key parts and limits"), "{}", refused.body);
+    let before = peak_mib(&server);
+    answer(&server, "replay", &json!({"log": log, "policy_text": policy(2)}));
+    // Without a cap these counters take 190 MiB.
+    let grown = peak_mib(&server).saturating_sub(before);
+    assert!(grown < 100, "{grown} MiB");
 }
 
 #[test]

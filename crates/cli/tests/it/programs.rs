@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::processes::{DEADLINE, wait_until};
-use crate::support::{Folder, Server, tidegate};
+use crate::support::{Folder, Server, kill, tidegate};
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
@@ -28,6 +29,13 @@ impl Program {
         let file = File::create(&log).unwrap();
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         Self { child: spawn(command, &name), log }
+    }
+}
+
+impl Program {
+    /// Sends a signal by name.
+    pub(crate) fn signal(&self, signal: &str) {
+        kill(&self.child, signal);
     }
 }
 
@@ -145,12 +153,12 @@ impl Server {
     }
 }
 
-/// Starts the binary on a Unix socket, and waits until it answers.
+/// Starts the binary on a Unix socket, and waits until it accepts connections: the file exists a moment earlier.
 pub(crate) fn on_socket(folder: &Folder, config: &str) -> (Program, String) {
     let (path, socket) = (folder.write("tidegate.yaml", config), folder.path("http.sock"));
     let address = format!("unix:{socket}");
     let mut command = tidegate(&["serve", "-c", &path, "--listen", &address]);
     let program = Program::start(&mut command, folder);
-    wait_until("the socket exists", DEADLINE, || Path::new(&socket).exists());
+    wait_until("the socket accepts connections", DEADLINE, || UnixStream::connect(&socket).is_ok());
     (program, socket)
 }

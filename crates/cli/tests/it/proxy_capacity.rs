@@ -57,7 +57,8 @@ fn without_capacity_a_request_is_refused_and_not_charged() {
         wait_until("all four are in flight", DEADLINE, || origin.requests() == 4);
         for path in ["/", "/vip"] {
             let refused = proxy.server.send("GET", path, &BROWSER, b"");
-            assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+            assert_eq!(refused.status, 429);
+            assert!(["1", "2"].contains(&refused.header("retry-after").unwrap()));
             assert!(refused.header("cache-control").is_some_and(|it| it.starts_with("no-store")));
             assert!(refused.body.contains("Whoa, Slow Down There!"), "{}", refused.body);
         }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::processes::wait_until;
 use crate::programs::root;
-use crate::proxy_support::{Proxy, by_hand, read_head};
+use crate::proxy_support::{Proxy, by_hand, read_answer, read_head};
 use crate::support::Folder;
 use crate::support::{DEADLINE, Reply};
 
@@ -59,9 +59,14 @@ fn a_websocket_is_tunnelled_in_both_directions() {
 
 /// An upstream that upgrades the connection, sends a first message with the response head, and then echoes all bytes.
 fn parrot() -> std::net::SocketAddr {
-    by_hand(|mut stream| {
+    parrot_of("websocket")
+}
+
+/// The same, which says that it has switched to `protocol`.
+fn parrot_of(protocol: &'static str) -> std::net::SocketAddr {
+    by_hand(move |mut stream| {
         let head = read_head(&mut stream).to_lowercase();
-        if !head.contains("upgrade: parrot\r\n") || !head.contains("connection: upgrade\r\n") {
+        if !head.contains("upgrade: websocket\r\n") || !head.contains("connection: upgrade\r\n") {
             let answer = format!(
                 "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{head}",
                 head.len()
@@ -69,7 +74,9 @@ fn parrot() -> std::net::SocketAddr {
             let _ = stream.write_all(answer.as_bytes());
             return;
         }
-        let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: parrot\r\nX-Own: o\r\n\r\nfirst";
+        let answer = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {protocol}\r\nX-Own: o\r\n\r\nfirst"
+        );
         stream.write_all(answer.as_bytes()).unwrap();
         let mut bytes = [0; 1024];
         while let Ok(count) = stream.read(&mut bytes) {
@@ -81,17 +88,17 @@ fn parrot() -> std::net::SocketAddr {
 }
 
 const ASK: &[u8] =
-    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: parrot\r\n\r\n";
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 #[test]
-fn any_upgraded_protocol_is_tunnelled_until_either_side_closes() {
+fn a_tunnel_carries_any_bytes_until_either_side_closes() {
     let folder = Folder::new();
     let proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", "");
     let mut stream = proxy.server.connect();
     stream.write_all(ASK).unwrap();
     let head = read_head(&mut stream);
     assert!(head.starts_with("HTTP/1.1 101 Switching Protocols"), "{head}");
-    assert!(head.contains("upgrade: parrot") && head.contains("x-own: o"), "{head}");
+    assert!(head.contains("upgrade: websocket") && head.contains("x-own: o"), "{head}");
     let mut received = [0; 5];
     stream.read_exact(&mut received).unwrap();
     assert_eq!(&received, b"first");
@@ -116,10 +123,18 @@ fn forbidden_upgrades_are_not_forwarded() {
     for head in [
         // Requests in the tunnel would not be checked.
         "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c, websocket\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: parrot\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+        // A WebSocket begins with GET.
+        "POST / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
         // `Upgrade` without `Connection: upgrade`.
-        "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: parrot\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n",
         // HTTP/1.0 has no upgrades.
-        "GET / HTTP/1.0\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: parrot\r\n",
+        "GET / HTTP/1.0\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
     ] {
         let reply = Reply::read(&proxy.raw(format!("{head}Connection: close\r\n\r\n").as_bytes()));
         assert_eq!(reply.status, 200, "{head}");
@@ -129,14 +144,31 @@ fn forbidden_upgrades_are_not_forwarded() {
             reply.body
         );
     }
+    let odd =
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c, \xff\r\n\r\n";
+    let reply = Reply::read(&proxy.raw(odd));
+    assert!(reply.status == 200 && !reply.body.contains("upgrade"), "{reply:?}");
     let pushy = by_hand(|mut stream| {
         read_head(&mut stream);
         let _ = stream.write_all(
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: parrot\r\n\r\n",
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
         );
     });
     let proxy = Proxy::start(&folder, &format!("http://{pushy}"), "", "");
     assert_eq!(proxy.server.get("/").status, 502, "the client requested no upgrade");
+}
+
+#[test]
+fn an_upstream_that_switches_to_another_protocol_is_bad_gateway() {
+    let folder = Folder::new();
+    for protocol in ["h2c", "websocket, h2c", "websocket\r\nUpgrade: h2c", "parrot", ""] {
+        let proxy = Proxy::start(&folder, &format!("http://{}", parrot_of(protocol)), "", "");
+        let mut stream = proxy.server.connect();
+        stream.write_all(ASK).unwrap();
+        let reply = read_answer(&mut stream);
+        assert_eq!(reply.status, 502, "{protocol}: {reply:?}");
+        assert!(!reply.body.contains("first"), "{protocol}");
+    }
 }
 
 #[test]

@@ -18,13 +18,13 @@ fn a_server_in_memory_is_ready_until_sigterm() {
     }
     // An open connection keeps the server running for a while.
     let mut open = server.connect();
-    open.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    open.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     assert!(open.read(&mut [0; 1024]).unwrap() > 0);
     server.signal("TERM");
     // The signal may arrive late.
     let mut last = String::new();
     wait_until("the server is not ready", DEADLINE, || {
-        open.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        open.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut bytes = [0; 1024];
         let count = open.read(&mut bytes).unwrap();
         last = String::from_utf8_lossy(&bytes[..count]).into_owned();

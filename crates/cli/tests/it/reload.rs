@@ -7,9 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::processes::{DEADLINE, wait_for, wait_until};
-use crate::programs::{Program, curl, free_port, wait_for_port};
-use crate::support::{Folder, Server, run, tidegate};
-use crate::tls::Authority;
+use crate::support::{Folder, Server, run};
 
 fn start(file: &str) -> Server {
     Server::start_with(&["serve", "-c", file, "--listen", "127.0.0.1:0"])
@@ -86,55 +84,6 @@ fn a_bad_file_is_refused_as_a_whole_and_logged() {
     wait_until("the other changes are logged", DEADLINE, || {
         output("needs a restart to take effect") && output("key_prefix")
     });
-}
-
-/// The only error of the reload is found last: it removes the token of a public door.
-#[test]
-fn a_refused_reload_changes_nothing() {
-    let (folder, authority) = (Folder::new(), Authority::new("authority"));
-    let [cert, key] = authority.sign(&folder, "server", "first");
-    let (ca, port) = (folder.write("ca.pem", authority.0.pem()), free_port());
-    let adaptive = "{ limit: 100/s, adaptive: { source: { latency: db } } }";
-    let write = |policies: &str, admin: &str| {
-        let tls = format!("tls: {{ cert: {cert}, key: {key} }}");
-        let listen = format!("listen: {{ http: {{ address: 0.0.0.0:{port}, {tls} }} }}");
-        folder.write("t.yaml", format!("policies: {{ {policies} }}\n{listen}\ndrain: 0s\n{admin}"))
-    };
-    let path =
-        write(&format!("search: {adaptive}"), "admin: { token: s3cret-token-of-this-door }\n");
-    let _program = Program::start(&mut tidegate(&["serve", "-c", &path]), &folder);
-    wait_for_port(port);
-    let asked = |path: &str| curl(&["--cacert", &ca, &format!("https://localhost:{port}/{path}")]);
-    let metrics = || asked("metrics");
-    // The names of all series, and the samples of limits.
-    let shown = |page: &str| -> (Vec<String>, Vec<String>) {
-        let samples = page.lines().filter(|line| !line.starts_with('#'));
-        let limits = samples.clone().filter(|line| line.starts_with("rate_limit_"));
-        let series = samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned());
-        (series.collect(), limits.map(str::to_owned).collect())
-    };
-    let in_force = r#"rate_limit_effective_limit{policy="search"} 100"#;
-    let before = wait_for("the limit follows", DEADLINE, || {
-        Some(metrics()).filter(|page| page.contains(in_force))
-    });
-    for policies in [
-        "search: 100/s",
-        &format!("search: {adaptive}, other: {adaptive}"),
-        "other: { limit: 5/s, adaptive: { source: { fixed: 1 } } }",
-    ] {
-        let refusals = |page: &str| {
-            let refusals = page.lines().find_map(|line| {
-                line.strip_prefix(r#"tidegate_config_reload_total{result="error"} "#)
-            });
-            refusals.unwrap().parse::<u64>().unwrap()
-        };
-        let so_far = refusals(&metrics());
-        write(policies, "");
-        wait_until("the file is refused", DEADLINE, || refusals(&metrics()) > so_far);
-        assert_eq!(shown(&metrics()), shown(&before), "{policies}");
-        let policies: Value = serde_json::from_str(&asked("v1/policies")).unwrap();
-        assert_eq!(policies.as_object().unwrap().keys().collect::<Vec<_>>(), ["search"]);
-    }
 }
 
 #[test]

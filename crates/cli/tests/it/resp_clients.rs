@@ -32,7 +32,7 @@ fn redis_cli_works_with_both_protocols_and_in_a_pipe() {
     assert!(ask(&["-3", "HELLO"]).starts_with("server tidegate\nversion 7.0.0\nproto 3\n"));
     assert_eq!(ask(&["-n", "0", "PING"]), "PONG\n");
     assert!(ask(&["-e", "PING"]).starts_with("PONG"));
-    assert!(ask(&["TG.CHECK", "apj", "cli"]).contains("did you mean `api`?"));
+    assert!(ask(&["TG.CHECK", "apj", "cli"]).contains("no policy is called `apj`"));
 
     let words = std::env::temp_dir().join(format!("tidegate-resp-{}", std::process::id()));
     std::fs::write(&words, "PING\nTG.CHECK login cli\nFROB\nPING again\n").unwrap();

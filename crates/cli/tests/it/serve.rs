@@ -38,7 +38,7 @@ fn a_signal_stops_the_server_with_exit_code_0() {
         let mut server = Server::start();
         // One idle connection after a request, and one without any.
         let (mut idle, _silent) = (server.connect(), server.connect());
-        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert!(idle.read(&mut [0; 1024]).unwrap() > 0);
         assert_eq!(server.stop(signal).code(), Some(0), "{signal}");
     }
@@ -48,8 +48,7 @@ fn a_signal_stops_the_server_with_exit_code_0() {
 fn a_request_in_flight_is_answered_after_the_signal() {
     let mut server = Server::start();
     let mut stream = server.connect();
-    let head =
-        "POST /v1/check HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 28\r\n\r\n";
+    let head = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 28\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let mut interim = [0; 25];
     // The server has sent `100 Continue`, so the request is in flight.

@@ -43,6 +43,37 @@ fn a_redis_outage_is_not_a_refusal_and_checks_recover() {
     wait_until("the server counts in Redis again", DEADLINE, || source(&server) == "store");
 }
 
+/// There is no replica that could confirm.
+#[test]
+fn charges_that_no_replica_confirms_are_logged_with_their_policies() {
+    let (folder, redis) = (Folder::new(), RedisServer::start());
+    let replicas = "replicas: { wait: 1, timeout: 1ms";
+    let file = folder.write(
+        "tidegate.yaml",
+        format!(
+            "store: {{ url: '{}', deadline: 10s }}\npolicies:\n  plain: 5/h\n  \
+             sms: {{ limit: 100/h, {replicas} }} }}\n  \
+             strict: {{ limit: 100/h, {replicas}, unconfirmed: deny }} }}\n",
+            redis.url()
+        ),
+    );
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    let check = |policy: &str| {
+        let body = format!(r#"{{"policy":"{policy}","key":"ann"}}"#);
+        server.post("/v1/check", &body).json()["allowed"].clone()
+    };
+    wait_until("a charge is not confirmed", DEADLINE, || {
+        assert_eq!(check("sms"), true, "the answer stands");
+        server.metric("tidegate_unreplicated_total").is_some_and(|count| count > 0.5)
+    });
+    wait_until("the policy and the count are logged", DEADLINE, || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        let line = log.lines().find(|line| line.contains("too few replicas confirmed"));
+        line.is_some_and(|line| line.contains(r#""policies":"sms","count":"#))
+    });
+}
+
 #[test]
 fn the_breaker_opens_for_a_hanging_cluster_node() {
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
@@ -127,4 +158,68 @@ fn a_stopped_server_returns_its_leases() {
     // On a busy machine a lease may have expired before the stop.
     let mut runs = ["ann", "ben", "cid", "dan", "eve"].iter().map(|key| run(key));
     assert!(runs.any(|(leased, lost)| leased > 0 && lost == 0), "units were lost each time");
+}
+
+/// Two files that differ by a limit on another identifier.
+fn signup(redis: &str, mail: bool) -> String {
+    let mail = if mail { ", { name: mail, key: mail, limit: 50/day }" } else { "" };
+    // With a long deadline, because the machine may be busy: a decision without Redis would use a local limit.
+    format!(
+        "store: {{ url: \"{redis}\", deadline: 10s, breaker: false }}\n\
+         policies:\n  signup: {{ deny_cache: false, all: [{{ name: ip, key: ip, algorithm: fixed-window, limit: 5/day }}{mail}] }}\n"
+    )
+}
+
+fn sign_up(server: &Server) -> (bool, String) {
+    let keys = r#"{"ip":"192.0.2.7","mail":"example.com"}"#;
+    let answer =
+        server.post("/v1/check", &format!(r#"{{"policy":"signup","keys":{keys}}}"#)).json();
+    let source = answer["source"].as_str().unwrap_or_default().to_owned();
+    (answer["allowed"].as_bool().unwrap(), source)
+}
+
+fn limits_of(server: &Server) -> usize {
+    let policies = server.get("/v1/policies").json();
+    policies["signup"]["members"].as_array().map_or(1, Vec::len)
+}
+
+#[test]
+fn a_limit_on_another_identifier_added_or_removed_forgets_nothing() {
+    let redis = RedisServer::start();
+    let folder = Folder::new();
+    let server = Server::with_config(&folder, &signup(&redis.url(), false));
+    let file = folder.path("tidegate.yaml");
+    wait_until("the server counts in Redis", DEADLINE, || {
+        server.post("/v1/peek", r#"{"policy":"signup","keys":{"ip":"x"}}"#).json()["source"]
+            == "store"
+    });
+    assert_eq!(sign_up(&server), (true, "store".to_owned()));
+    assert_eq!(sign_up(&server), (true, "store".to_owned()));
+    for (mail, admitted) in [(true, 2), (false, 1)] {
+        std::fs::write(&file, signup(&redis.url(), mail)).unwrap();
+        server.signal("HUP");
+        wait_until("the new file is in force", DEADLINE, || {
+            limits_of(&server) == 1 + usize::from(mail)
+        });
+        for _ in 0..admitted {
+            assert_eq!(sign_up(&server), (true, "store".to_owned()), "{mail}");
+        }
+    }
+    assert_eq!(sign_up(&server), (false, "store".to_owned()), "five in all");
+}
+
+#[test]
+fn nodes_with_the_old_and_the_new_file_count_together() {
+    let redis = RedisServer::start();
+    let folders = [Folder::new(), Folder::new()];
+    let servers = [false, true]
+        .map(|mail| Server::with_config(&folders[usize::from(mail)], &signup(&redis.url(), mail)));
+    for server in &servers {
+        wait_until("a server counts in Redis", DEADLINE, || {
+            let peek = r#"{"policy":"signup","keys":{"ip":"x","mail":"y"}}"#;
+            server.post("/v1/peek", peek).json()["source"] == "store"
+        });
+    }
+    let admitted = (0..14).filter(|turn| sign_up(&servers[turn % 2]).0).count();
+    assert_eq!(admitted, 5);
 }

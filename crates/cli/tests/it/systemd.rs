@@ -25,7 +25,9 @@ fn start_on(socket: OwnedFd, name: &str) -> (Child, String) {
 }
 
 fn ask(mut stream: impl Read + Write) -> String {
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

@@ -99,7 +99,8 @@ pub struct Entry<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CounterKey<'a> {
     One(&'a [u8]),
-    /// Several values, each with its length before it, so that the key is unique.
+    /// Several values, or one that looks like several or like none: each with its length before it, so that the key is
+    /// unique.
     Several(Vec<u8>),
 }
 
@@ -213,7 +214,7 @@ impl<'a> CounterKey<'a> {
     pub fn from_values(values: &[&'a [u8]]) -> Self {
         match values {
             [] => Self::One(GLOBAL_KEY),
-            [only] => Self::One(only),
+            [only] if !Self::needs_length(only) => Self::One(only),
             several => {
                 let mut key = Vec::with_capacity(64);
                 for value in several {
@@ -224,6 +225,12 @@ impl<'a> CounterKey<'a> {
                 Self::Several(key)
             }
         }
+    }
+
+    /// Whether a single value looks like the key of several values, or of none.
+    pub fn needs_length(value: &[u8]) -> bool {
+        let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        value == GLOBAL_KEY || (digits > 0 && value.get(digits) == Some(&b':'))
     }
 
     pub fn as_bytes(&self) -> &[u8] {

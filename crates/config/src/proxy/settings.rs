@@ -7,6 +7,7 @@ use http::StatusCode;
 use http::uri::PathAndQuery;
 
 use super::target::Target;
+use crate::per_client::PerClient;
 use crate::text::{Balance, HostHeader};
 
 /// The settings of the proxy.
@@ -22,6 +23,8 @@ pub struct Settings {
     pub idle_connections_max: usize,
     /// The most requests in flight; further ones are refused.
     pub requests_max: usize,
+    /// The most of them of one client.
+    pub per_client: PerClient,
     /// The most requests that wait in leaky buckets.
     pub waiting_max: usize,
     pub host: HostHeader,
@@ -63,6 +66,7 @@ impl Settings {
             times: Times::default(),
             idle_connections_max: 256,
             requests_max: 10_000,
+            per_client: PerClient::default(),
             waiting_max: 1000,
             host: HostHeader::Preserve,
             shed_status: StatusCode::TOO_MANY_REQUESTS,

@@ -14,7 +14,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ source: { probe: 'db:9000' } }",
-            "adaptive.source.probe: `db:9000`: expected a URL like http://db-health:9000/pressure",
+            "adaptive.source.probe: expected a URL like http://db-health:9000/pressure",
         ),
         (
             "{ source: { probe: 'https://db/' } }",

@@ -22,6 +22,20 @@ pub struct Route {
     /// The cost of a request. Default: 1.
     #[cfg_attr(test, schemars(range(max = 9_007_199_254_740_992_u64)))]
     pub cost: Option<u64>,
+    /// Whether the letter case of the path matters, in `match` and in the key parts `path` and `url`: `insensitive` for
+    /// servers that answer `/Login` like `/login`. Default: `sensitive`.
+    pub case: Option<Case>,
+}
+
+/// Whether letter case matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Case {
+    /// It does.
+    Sensitive,
+    /// It does not.
+    Insensitive,
 }
 
 /// The conditions of a route.
@@ -64,6 +78,11 @@ pub struct Admin {
     /// A file with the token. Instead of `token`.
     #[cfg_attr(test, schemars(example = "/run/secrets/tidegate-admin"))]
     pub token_file: Option<String>,
+    /// Names by which clients on this machine may call the API, beside `localhost` and addresses: a name that a
+    /// local proxy keeps in `Host`. Others are refused, because a web page can let its own name point here.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(example = ["limits.example.com"]))]
+    pub hosts: Vec<String>,
 }
 
 /// The dashboard at `/`.

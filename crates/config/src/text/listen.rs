@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::scalar::PerClient;
 use crate::door::for_each_door;
 use crate::secret::Secret;
 
@@ -60,6 +61,9 @@ pub struct DoorOptions {
     /// The most connections at once; further ones wait. Default: 10000.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_connections: Option<u32>,
+    /// The most connections of one client (an address; IPv6 by `client_ip.ipv6_prefix`), or `off`; further ones are closed.
+    /// Not for Unix sockets and `client_ip.trusted_proxies`. Default: a quarter of `max_connections`, at least 2.
+    pub per_client: Option<PerClient>,
 }
 
 /// Files for TLS, in PEM.

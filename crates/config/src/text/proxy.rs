@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::scalar::{OneOrMany, Span};
+use super::scalar::{OneOrMany, PerClient, Span};
 
 /// Where the proxy forwards admitted requests, and how.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,10 +33,13 @@ pub struct Proxy {
     /// The most requests in flight; further ones are refused. Default: 10000.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_requests: Option<u32>,
+    /// The most requests of one client in flight (its address behind `client_ip.trusted_proxies`; IPv6 by
+    /// `client_ip.ipv6_prefix`), or `off`; further ones are refused. Default: a quarter of `max_requests`, at least 2.
+    pub per_client: Option<PerClient>,
     /// The most requests that wait in leaky buckets; further ones are refused. Default: 1000.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_waiting: Option<u32>,
-    /// The status of a request refused because of `max_requests` or `max_waiting`: 429 or 503. Default: 429.
+    /// The status of a request refused because of `max_requests`, `per_client` or `max_waiting`: 429 or 503. Default: 429.
     #[cfg_attr(test, schemars(range(min = 429, max = 503)))]
     pub shed_status: Option<u16>,
     /// Health checks. Default: none; an upstream is skipped only while connections to it fail.

@@ -49,3 +49,24 @@ impl OneOrMany {
         }
     }
 }
+
+/// The part of a bound that one client may take: a number, or `off`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+#[cfg_attr(test, schemars(example = 100))]
+pub enum PerClient {
+    /// So many.
+    Max(#[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))] u32),
+    /// All of it.
+    Word(OffWord),
+}
+
+/// The word for no bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum OffWord {
+    /// No bound.
+    Off,
+}

@@ -1,8 +1,15 @@
 //! Statistics by URL: how often each was requested in the last minute, and how long it took.
+//!
+//! A client can make up paths, which must not push out those that matter. While the table is full, a new URL gets an
+//! entry only after several requests within a minute, and takes the entry of a URL on which the least time was
+//! spent: the slowest and the busiest stay.
+
+mod sightings;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use self::sightings::Sightings;
 use super::Ramp;
 use super::number::float;
 use super::observed::Running;
@@ -10,16 +17,26 @@ use crate::time::Timestamp;
 
 /// URLs beyond this number share one entry.
 const URLS_MAX: usize = 10_000;
+/// The table is also full with this many bytes of names: a client chooses a path, and must not choose how much memory
+/// the table takes.
+const NAME_BYTES_MAX: usize = 4 << 20;
 /// The index of the entry they share.
 const OTHER: usize = 0;
 /// A minute, in seconds.
 const SLOTS: usize = 60;
 const SLOT_US: u64 = 1_000_000;
-/// How often a full table is swept for idle URLs.
+/// How often a full table is swept for entries that may be given to other URLs.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// The most entries in use that are given to other URLs between two sweeps.
+const REPLACED_MAX: usize = 256;
+/// Each request counts as at least this long when entries are compared, so that busy URLs stay even if they are fast.
+const REQUEST_MS_MIN: f64 = 10.0;
 
 /// Request counts and latencies of up to 10,000 URLs over the last minute; the others share one entry. The mean of a
 /// minute is smooth enough, so nothing else smooths it. A URL without requests is healthy.
+///
+/// If there are more URLs, those have an entry on which the most time was spent. A new one gets an entry with its third
+/// request within a minute, or later while there are very many others.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,9 +57,14 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Urls {
     indexes: HashMap<Box<str>, usize>,
+    /// The length of all names in it.
+    name_bytes: usize,
     entries: Vec<Entry>,
     free: Vec<usize>,
-    swept_at: Timestamp,
+    swept_at: Option<Timestamp>,
+    sightings: Sightings,
+    /// URLs whose entries may be given away until the next sweep; the last one first.
+    replaceable: Vec<Box<str>>,
 }
 
 /// A request in flight: for [`Urls::end`] or [`Urls::take_back`], however it ends.
@@ -98,7 +120,15 @@ struct Entry {
 impl Default for Urls {
     fn default() -> Self {
         let entries = vec![Entry::default()];
-        Self { indexes: HashMap::new(), entries, free: Vec::new(), swept_at: Timestamp::EPOCH }
+        Self {
+            indexes: HashMap::new(),
+            name_bytes: 0,
+            entries,
+            free: Vec::new(),
+            swept_at: None,
+            sightings: Sightings::default(),
+            replaceable: Vec::new(),
+        }
     }
 }
 
@@ -210,7 +240,7 @@ impl Urls {
 
     /// Whether URLs that are not known share an entry.
     pub fn is_full(&self) -> bool {
-        self.indexes.len() >= URLS_MAX
+        self.indexes.len() >= URLS_MAX || self.name_bytes >= NAME_BYTES_MAX
     }
 
     fn index_for(&mut self, url: &str, now: Timestamp) -> usize {
@@ -220,6 +250,9 @@ impl Urls {
         if self.is_full() {
             self.sweep(now);
         }
+        if self.is_full() && self.sightings.note(url, now) {
+            self.replace_one();
+        }
         if self.is_full() {
             return OTHER;
         }
@@ -228,25 +261,62 @@ impl Urls {
             self.entries.len() - 1
         });
         self.indexes.insert(url.into(), index);
+        self.name_bytes += url.len();
         index
     }
 
-    /// Frees the entries of URLs without a request in the last minute and without one in flight.
+    /// Frees the entries of URLs without a request in the last minute and without one in flight. If all are in use, lists
+    /// those on which the least time was spent.
     fn sweep(&mut self, now: Timestamp) {
-        if now >= self.swept_at && now.since(self.swept_at) < SWEEP_EVERY {
+        if self.swept_at.is_some_and(|at| now >= at && now.since(at) < SWEEP_EVERY) {
             return;
         }
-        self.swept_at = now;
+        self.swept_at = Some(now);
         let (entries, free) = (&mut self.entries, &mut self.free);
-        self.indexes.retain(|_, index| {
+        let name_bytes = &mut self.name_bytes;
+        self.indexes.retain(|url, index| {
             let Some(entry) = entries.get_mut(*index) else { return false };
             let is_idle = entry.running.count == 0 && entry.summary(now).count == 0;
             if is_idle {
                 *entry = Entry::default();
                 free.push(*index);
+                *name_bytes -= url.len();
             }
             !is_idle
         });
+        self.replaceable.clear();
+        if self.is_full() {
+            self.list_replaceable(now);
+        }
+    }
+
+    fn list_replaceable(&mut self, now: Timestamp) {
+        let spent = self.indexes.iter().filter_map(|(url, index)| {
+            let entry = self.entries.get(*index).filter(|entry| entry.running.count == 0)?;
+            let UrlSummary { count, mean_ms } = entry.summary(now);
+            Some((float(count) * mean_ms.max(REQUEST_MS_MIN), url))
+        });
+        let mut spent: Vec<_> = spent.collect();
+        if spent.len() > REPLACED_MAX {
+            spent.select_nth_unstable_by(REPLACED_MAX, |a, b| a.0.total_cmp(&b.0));
+            spent.truncate(REPLACED_MAX);
+        }
+        spent.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        self.replaceable = spent.into_iter().map(|(_, url)| url.clone()).collect();
+    }
+
+    /// Frees the entry of the URL on which the least time was spent. A request in flight keeps its entry: it will end.
+    fn replace_one(&mut self) {
+        while let Some(url) = self.replaceable.pop() {
+            let Some(index) = self.indexes.get(&url).copied() else { continue };
+            if let Some(entry) = self.entries.get_mut(index).filter(|it| it.running.count == 0) {
+                *entry = Entry::default();
+                self.indexes.remove(&url);
+                self.name_bytes -= url.len();
+                self.free.push(index);
+                return;
+            }
+        }
     }
 
     /// All entries: those of one URL each, and the one that the others share.

@@ -116,6 +116,11 @@ impl LimitAlgorithm for Concurrency {
         'p'
     }
 
+    /// A set takes several commands.
+    fn script_work(&self) -> u64 {
+        3
+    }
+
     fn write_script(&self, _: Timestamp, out: &mut String) {
         write_numbers(out, "permits", &[self.limit, self.lease_us]);
     }

@@ -204,6 +204,13 @@ impl LimitAlgorithm for Quota {
         }
     }
 
+    fn script_work(&self) -> u64 {
+        match &self.cadence {
+            Cadence::Rolling(window) => window.script_work(),
+            _ => 1,
+        }
+    }
+
     fn write_script(&self, around: Timestamp, out: &mut String) {
         match &self.cadence {
             Cadence::Fixed(window) => window.write_script(around, out),

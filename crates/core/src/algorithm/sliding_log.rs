@@ -155,6 +155,11 @@ impl LimitAlgorithm for SlidingLog {
         'l'
     }
 
+    /// A search halves the log.
+    fn script_work(&self) -> u64 {
+        1 + u64::from(self.limit.ilog2())
+    }
+
     fn write_script(&self, _: Timestamp, out: &mut String) {
         write_numbers(out, "log", &[self.limit, self.period_us]);
     }

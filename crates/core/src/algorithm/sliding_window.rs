@@ -230,6 +230,11 @@ impl LimitAlgorithm for SlidingWindow {
         's'
     }
 
+    /// Every slot is read and written.
+    fn script_work(&self) -> u64 {
+        1 + self.buckets / 8
+    }
+
     fn write_script(&self, _: Timestamp, out: &mut String) {
         write_numbers(out, "slots", &[self.limit, self.buckets, self.width_us]);
     }

@@ -18,6 +18,12 @@ use crate::algorithm::Return;
 /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
 /// holder.on_reply(700, &granted.ok_or("no limit")?);
 /// assert_eq!(holder.resume(700, 2), Step::Admit { remaining: 3, late: false });
+///
+/// let mut failing = LeaseHolder::new(Terms::from_limits(&limits)?);
+/// assert_eq!(failing.check(0, 2), Step::Wait);
+/// let _asks = failing.poll(0);
+/// failing.on_failure(700, 0);
+/// assert_eq!(failing.check(800, 2), Step::Unavailable); // until the pause ends
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -33,11 +39,14 @@ pub enum Step {
     },
     /// It may not.
     Refuse {
-        /// When to ask again, in µs; `None` for never, because the cost is above the ceiling.
+        /// How long until it would be admitted, if nobody else came, in µs; `None` for never, because the cost is above
+        /// the ceiling.
         retry_after_us: Option<u64>,
     },
     /// It is decided after the next reply.
     Wait,
+    /// The store has just failed, and is not asked again yet: the failure policy answers.
+    Unavailable,
 }
 
 /// A message to the store.

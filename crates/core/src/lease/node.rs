@@ -2,6 +2,7 @@
 
 mod reply;
 
+use super::backoff::Backoff;
 use super::demand::Demand;
 use super::held::Held;
 use super::refusal::Refusal;
@@ -14,7 +15,8 @@ use super::{GrantRequest, Message, Step, Terms};
 ///
 /// 1. calls [`LeaseHolder::check`], and keeps the check in a bounded queue if it has to wait;
 /// 2. calls [`LeaseHolder::poll`] until it answers `None`, and sends the messages; at [`LeaseHolder::wakes_us`] again;
-/// 3. passes the reply to [`LeaseHolder::on_reply`], or calls [`LeaseHolder::on_failure`] when none came, then calls
+/// 3. passes the reply to [`LeaseHolder::on_reply`], or calls [`LeaseHolder::on_failure`] when none came (or
+///    [`LeaseHolder::cancel`] when the request could not be sent), then calls
 ///    [`LeaseHolder::resume`] for each check in the queue, the oldest first, and polls again.
 ///
 /// ```
@@ -46,6 +48,7 @@ pub struct LeaseHolder {
     held: Held,
     asked: Option<LeaseRequest>,
     refusal: Refusal,
+    backoff: Backoff,
     /// The cost of the first check that waits for the next request, and of all of them.
     least: u64,
     waiting: u64,
@@ -78,6 +81,7 @@ impl LeaseHolder {
             held: Held::default(),
             asked: None,
             refusal: Refusal::default(),
+            backoff: Backoff::default(),
             least: 0,
             waiting: 0,
             beyond: 0,
@@ -86,6 +90,25 @@ impl LeaseHolder {
             quiet_until_us: 0,
             releasing: false,
         }
+    }
+
+    /// The holder of the same key under other terms, or after a reset: it holds nothing, but still leaves a store alone
+    /// that has just failed.
+    ///
+    /// ```
+    /// # use tidegate_core::{LeaseHolder, Limit, Step, Terms};
+    /// let limit: Limit = "1000/s burst 1000".parse()?;
+    /// let terms = Terms::from_limits([&limit])?;
+    /// let mut holder = LeaseHolder::new(terms);
+    /// assert_eq!(holder.check(0, 1), Step::Wait);
+    /// assert!(holder.poll(0).is_some());
+    /// holder.on_failure(700, 0);
+    /// assert_eq!(holder.successor(terms).check(700, 1), Step::Unavailable);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn successor(&self, terms: Terms) -> Self {
+        Self { backoff: self.backoff, ..Self::new(terms) }
     }
 
     /// Decides a check, or answers that it has to wait for the store.
@@ -126,7 +149,33 @@ impl LeaseHolder {
             self.held.spend_late(cost);
             return Some(Step::Admit { remaining: self.beyond, late: true });
         }
+        // The next in the queue may have come after the request had left.
+        self.late = 0;
         self.decide(now_us, cost, true)
+    }
+
+    /// A check that waits is not resumed any more, because its caller has gone. Another one that came after the request
+    /// had left must not get its units of a late reply.
+    ///
+    /// ```
+    /// # use tidegate_core::{Change, LeaseHolder, Limit, Message, State, Step, Terms, Timestamp, grant};
+    /// let limits: [Limit; 1] = ["fixed-window 1000/h".parse()?];
+    /// let mut holder = LeaseHolder::new(Terms::from_limits(&limits)?);
+    /// assert_eq!(holder.check(0, 2), Step::Wait);
+    /// let Some(Message::Ask(wanted)) = holder.poll(0) else { return Err("asks".into()) };
+    /// assert_eq!(holder.check(500, 1), Step::Wait);
+    /// let (states, now) = ([State::Empty], Timestamp::from_micros(1_700_000_000_000_000));
+    /// let granted = grant(limits.iter().zip(&states), &mut [Change::KEEP], now, wanted);
+    /// holder.withdraw(2);
+    /// holder.on_reply(2_000_000, &granted.ok_or("no limit")?); // a lease lives for a second
+    /// assert_eq!(holder.resume(2_000_000, 1), Step::Wait);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn withdraw(&mut self, cost: u64) {
+        self.late = self.late.saturating_sub(cost);
+        if let Some(asked) = &mut self.asked {
+            asked.waiting = asked.waiting.saturating_sub(cost);
+        }
     }
 
     fn decide(&mut self, now_us: u64, cost: u64, waited: bool) -> Option<Step> {
@@ -135,8 +184,8 @@ impl LeaseHolder {
             self.held.spend(now_us, cost);
             return Some(Step::Admit { remaining: left - cost + self.beyond, late: false });
         }
-        let wait_us = self.refusal.applies(now_us, cost, waited)?;
-        Some(Step::Refuse { retry_after_us: Some(wait_us) })
+        let refused = self.refusal.applies(now_us, cost, waited, self.terms.refill_us());
+        refused.or_else(|| self.backoff.pauses(now_us).then_some(Step::Unavailable))
     }
 
     fn wait(&mut self, cost: u64) -> Step {
@@ -179,7 +228,7 @@ impl LeaseHolder {
 
     /// The units that waiting checks need, and those that will soon be needed.
     fn wanted(&mut self, now_us: u64, stopped: bool) -> Option<GrantRequest> {
-        if self.asked.is_some() || self.held.is_full() {
+        if self.asked.is_some() || self.held.is_full() || self.backoff.pauses(now_us) {
             return None;
         }
         self.demand.measure(now_us);

@@ -44,6 +44,11 @@ impl Terms {
         Ok(terms)
     }
 
+    /// The time in which each limit gets another unit, if all of them get units one by one.
+    pub(super) const fn refill_us(&self) -> Option<u64> {
+        if self.unit_us == u64::MAX { None } else { Some(self.unit_us) }
+    }
+
     /// How long a lease lives, counted from before its request was sent.
     pub const fn ttl(&self) -> Duration {
         Duration::from_micros(self.ttl_us)
@@ -93,6 +98,7 @@ pub struct GrantRequest {
 /// assert_eq!((granted.units, granted.granted_at), (30, Some(now)));
 /// assert_eq!(granted.verdict.decision.remaining(), 70);
 /// assert_eq!(granted.ends_after_us, 40_000_000); // with the window that pays for it
+/// assert_eq!(granted.more_after_us, 0); // 70 more
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,6 +113,9 @@ pub struct Grant {
     /// The lease ends at the latest this long after the store's now, because the window or slot that pays for
     /// it does: in µs, `u64::MAX` where there is none.
     pub ends_after_us: u64,
+    /// How long after the store's now [`GrantRequest::least`] more units are there, if nobody else comes: in µs, 0 if
+    /// they are there now, `u64::MAX` for never.
+    pub more_after_us: u64,
 }
 
 /// Takes as much as is wanted and there, from every limit or from none. The limits are those that the store
@@ -143,7 +152,31 @@ pub fn grant<'a>(
     let units = if left < least { 0 } else { left.min(wanted.most.max(least)) };
     let cost = if units == 0 { least } else { units };
     let verdict = decide_many(Mode::All, limits.clone(), changes, now, cost)?;
-    let term = limits.map(|(limit, state)| limit.term(state, now)).reduce(Term::and)?;
-    let granted_at = term.returnable.then_some(now);
-    Some(Grant { units, verdict, granted_at, ends_after_us: term.ends_after_us })
+    let terms = limits.clone().map(|(limit, state)| limit.term(state, now));
+    let Term { ends_after_us, returnable } = terms.reduce(Term::and)?;
+    let granted_at = returnable.then_some(now);
+    let more_after_us = if verdict.decision.allowed() && verdict.decision.remaining >= least {
+        0
+    } else {
+        wait_after(limits, changes, now, least)?
+    };
+    Some(Grant { units, verdict, granted_at, ends_after_us, more_after_us })
+}
+
+/// How long a check of `cost` has to wait once `changes` are written.
+fn wait_after<'a>(
+    limits: impl Iterator<Item = (&'a Limit, &'a State)> + Clone,
+    changes: &[Change],
+    now: Timestamp,
+    cost: u64,
+) -> Option<u64> {
+    let after = limits.clone().zip(changes).map(|((_, state), change)| {
+        let mut after = state.clone();
+        after.apply(*change);
+        after
+    });
+    let after: Vec<State> = after.collect();
+    let limits = limits.map(|(limit, _)| limit).zip(&after);
+    let verdict = decide_many(Mode::All, limits, &mut vec![Change::KEEP; after.len()], now, cost)?;
+    Some(verdict.decision.retry_after_us().unwrap_or(u64::MAX))
 }

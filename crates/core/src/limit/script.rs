@@ -36,6 +36,20 @@ impl Limit {
         with_algorithm!(self, limit => limit.has_edges())
     }
 
+    /// What a check costs a store's script at worst, in checks of a plain limit.
+    ///
+    /// ```
+    /// # use tidegate_core::{Limit, LimitError};
+    /// let work = |text: &str| text.parse().map(|limit: Limit| limit.script_work());
+    /// assert_eq!(work("100/min")?, 1);
+    /// assert_eq!(work("sliding-window 100/s buckets 1000")?, 126); // it reads and writes every slot
+    /// assert_eq!(work("sliding-log 100000/h")?, 17); // it looks a run up among all
+    /// # Ok::<(), LimitError>(())
+    /// ```
+    pub fn script_work(&self) -> u64 {
+        with_algorithm!(self, limit => limit.script_work())
+    }
+
     /// A letter for the kind of state the limit keeps: limits that share it can read each other's states.
     ///
     /// ```

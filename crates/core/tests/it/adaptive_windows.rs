@@ -164,6 +164,103 @@ fn ten_thousand_urls_have_their_own_entry_and_the_others_share_one() {
     urls.end(running, later);
 }
 
+/// Requests ten thousand made-up paths, each as often as it takes to get an entry. They are answered at once.
+fn flood(urls: &mut Urls, round: u64) {
+    let now = at(START_US) + SECOND * u32::try_from(round).unwrap();
+    for number in 0..10_000 {
+        let path = format!("/made-up/{round}/{number}");
+        for _ in 0..3 {
+            urls.note(&path, ms(1), now);
+        }
+    }
+}
+
+#[test]
+fn made_up_paths_do_not_hide_a_slow_one() {
+    let (mut urls, ramp) = (Urls::default(), Ramp::latency_per_url());
+    flood(&mut urls, 0);
+    flood(&mut urls, 1);
+    assert!(urls.is_full());
+    let now = at(START_US) + SECOND * 12;
+    for _ in 0..3 {
+        urls.note("/slow", ms(9150), now);
+    }
+    assert_eq!(urls.limit("/slow", &ramp, 240, now), 122);
+    assert_eq!(urls.len(), 10_000);
+    assert_eq!(urls.limit("/made-up/9/9", &ramp, 240, now), 240, "others are not slow");
+}
+
+/// They share the counters of requests without an entry, and would otherwise use up all that is given away in a second.
+#[test]
+fn a_flood_of_paths_that_come_once_does_not_hide_a_slow_one() {
+    let (mut urls, ramp) = (Urls::default(), Ramp::latency_per_url());
+    let (per_second, mut number) = (20_000, 0);
+    let mut limited_after_s = None;
+    for second in 0..30 {
+        let now = at(START_US) + SECOND * second;
+        for turn in 0..per_second {
+            urls.note(&format!("/made-up/{number}"), ms(1), now);
+            number += 1;
+            // From the middle of the flood on, four times a second.
+            if second >= 15 && turn % (per_second / 4) == per_second / 8 {
+                urls.note("/slow", ms(9150), now);
+            }
+        }
+        if second >= 15 && urls.limit("/slow", &ramp, 240, now) < 200 {
+            limited_after_s.get_or_insert(second - 15);
+        }
+    }
+    assert!(limited_after_s.is_some_and(|seconds| seconds <= 10), "{limited_after_s:?}");
+}
+
+#[test]
+fn made_up_paths_do_not_push_out_what_is_slow_or_busy() {
+    let mut urls = Urls::default();
+    for _ in 0..200 {
+        urls.note("/busy", ms(1), at(START_US));
+    }
+    urls.note("/slow", ms(9150), at(START_US));
+    for round in 0..40 {
+        flood(&mut urls, round);
+    }
+    let now = at(START_US) + SECOND * 40;
+    assert_eq!((urls.len(), urls.summary("/busy", now).count), (10_000, 200));
+    assert!((urls.summary("/slow", now).mean_ms - 9150.0).abs() < 1e-6);
+}
+
+#[test]
+fn long_paths_take_a_bounded_room_and_are_still_seen() {
+    let (mut urls, long) = (Urls::default(), "x".repeat(8000));
+    for number in 0..2000 {
+        urls.note(&format!("/{long}/{number}"), ms(1), at(START_US));
+    }
+    assert!(urls.is_full() && urls.len() < 600, "{}", urls.len());
+    let slow = format!("/{long}/slow");
+    for _ in 0..3 {
+        urls.note(&slow, ms(9150), at(START_US) + SECOND * 2);
+    }
+    assert!((urls.summary(&slow, at(START_US) + SECOND * 2).mean_ms - 9150.0).abs() < 1e-6);
+}
+
+#[test]
+fn an_entry_is_not_given_away_while_a_request_to_it_runs() {
+    let mut urls = Urls::default();
+    let hangs: Vec<_> =
+        (0..10_000).map(|number| urls.begin(&format!("/hangs/{number}"), at(START_US))).collect();
+    for second in 0..5 {
+        for _ in 0..5 {
+            urls.note("/new", ms(1), at(START_US) + SECOND * second);
+        }
+    }
+    let now = at(START_US) + SECOND * 5;
+    assert!((urls.summary("/hangs/7", now).mean_ms - 5000.0).abs() < 1e-6);
+    assert_eq!(urls.summary("/new", now).count, 25, "counted with the others");
+    for request in hangs {
+        urls.end(request, now);
+    }
+    assert_eq!(urls.summary("/hangs/7", now).count, 1);
+}
+
 #[test]
 fn a_gradient_finds_a_cap_that_keeps_all_busy_and_few_waiting() {
     // Sixteen workers of 28 ms in the median: what is above waits for 2.5 ms each.

@@ -147,10 +147,12 @@ impl Fleet {
                 }
             }
             Event::GiveUp { node, life, number } => {
+                let own_us = self.own_us(node);
                 let to = &mut self.nodes[node];
                 if (to.life, to.number) == (life, number) {
                     to.number += 1;
-                    to.holder.on_failure();
+                    let random = self.chance.below(u64::MAX);
+                    self.nodes[node].holder.on_failure(own_us, random);
                     self.resume(node, 0);
                 }
             }
@@ -170,6 +172,7 @@ impl Fleet {
             Step::Admit { .. } => self.spent.push((self.now_us, cost)),
             Step::Refuse { retry_after_us } => assert_ne!(retry_after_us, Some(0)),
             Step::Wait => self.nodes[node].queue.push(cost),
+            Step::Unavailable => {}
         }
         self.settle(node);
     }
@@ -183,10 +186,11 @@ impl Fleet {
                 }
                 Step::Refuse { retry_after_us } => assert_ne!(retry_after_us, Some(0)),
                 Step::Wait => {
-                    let failed = decided_us == 0;
-                    assert!(failed || place > 0 || asked_for == 0, "the oldest is decided");
+                    assert!(decided_us > 0, "nobody waits for a store that has just failed");
+                    assert!(place > 0 || asked_for == 0, "the oldest is decided");
                     self.nodes[node].queue.push(cost);
                 }
+                Step::Unavailable => assert_eq!(decided_us, 0),
             }
         }
         self.settle(node);

@@ -4,7 +4,7 @@ use tidegate_core::{
     Change, Grant, GrantRequest, LeaseHolder, Limit, Message, Return, State, Step, Terms, grant,
 };
 
-use crate::support::{START_US, at};
+use crate::support::{Chance, START_US, at};
 
 const TRIP_US: u64 = 1_000;
 
@@ -79,7 +79,7 @@ impl Pair {
         match step {
             Step::Admit { .. } => self.admitted += cost,
             Step::Refuse { .. } => self.refused += 1,
-            Step::Wait => panic!("decided by the reply"),
+            Step::Wait | Step::Unavailable => panic!("decided by the reply"),
         }
         step
     }
@@ -165,6 +165,63 @@ fn a_refusal_says_when_to_come_back() {
     }
 }
 
+/// However far off that is. Only where the node leaves an empty store alone for longer does it say so.
+#[test]
+fn a_refusal_says_how_long_the_store_would_refuse() {
+    for text in [
+        "fixed-window 50/day",
+        "quota 50/day",
+        "quota 50/month",
+        "quota 50/day rolling",
+        "sliding-window 50/day",
+        "sliding-log 50/day",
+        "50/day burst 50",
+        "token-bucket 50/h capacity 20",
+        "fixed-window 50/s",
+        "100/s burst 40",
+        "sliding-log 100/s",
+    ] {
+        for (cost, gap_us) in [(1, 1_000), (3, 20_000), (4, 250)] {
+            let mut pair = Pair::new(text);
+            let mut refused = 0;
+            let (mut asks, mut returns) = (0, 0);
+            for _ in 0..2_000 {
+                pair.now_us += gap_us;
+                let step = pair.check(cost);
+                if pair.asks > asks {
+                    (asks, returns) = (pair.asks, pair.returns.len());
+                }
+                let Step::Refuse { retry_after_us } = step else { continue };
+                refused += 1;
+                let truth = pair.kept.peek(&pair.state, at(START_US + pair.now_us), cost);
+                let (says_us, truth_us) =
+                    (retry_after_us.unwrap(), truth.retry_after_us().unwrap());
+                let plain: Limit = text.parse().unwrap();
+                let pause_us = u64::try_from(plain.lease_ttl().unwrap().as_micros()).unwrap() / 2;
+                let least_us = truth_us.max(1);
+                let at = format!("{text} at {} µs, cost {cost}", pair.now_us);
+                assert!(says_us >= least_us, "{at}: {says_us} instead of {truth_us}");
+                // What it has returned since, the node learns of when it asks again.
+                let known = pair.returns.len() == returns;
+                let most_us = if known { least_us.max(pause_us) } else { u64::MAX };
+                assert!(says_us <= most_us, "{at}: {says_us} instead of {truth_us}");
+            }
+            assert!(refused > 0, "{text}: nothing is refused");
+        }
+    }
+}
+
+/// The store has told the wait of one unit.
+#[test]
+fn a_larger_cost_waits_for_each_of_its_units() {
+    let mut pair = Pair::new("60/h burst 60");
+    while matches!(pair.check(1), Step::Admit { .. }) {}
+    let truth = pair.kept.peek(&pair.state, at(START_US + pair.now_us), 7).retry_after_us();
+    let asks = pair.asks;
+    assert_eq!(pair.check(7), Step::Refuse { retry_after_us: truth });
+    assert_eq!(pair.asks, asks, "known without asking");
+}
+
 #[test]
 fn a_refused_cost_refuses_no_smaller_one() {
     let mut pair = Pair::new("fixed-window 10/min");
@@ -248,22 +305,94 @@ fn a_late_reply_decides_those_that_it_was_asked_for() {
 }
 
 #[test]
-fn after_a_failure_those_that_wait_ask_again() {
+fn after_a_failure_nobody_asks_for_a_while() {
     let mut pair = Pair::new("1000/s burst 1000");
     assert_eq!(pair.holder.check(1_000, 1), Step::Wait);
     assert!(pair.holder.poll(1_000).is_some());
     assert!(!pair.holder.is_idle(), "a reply may come");
     assert_eq!(pair.holder.check(1_500, 1), Step::Wait);
     assert_eq!(pair.holder.poll(1_500), None, "one request at a time");
-    pair.holder.on_failure();
-    assert_eq!(pair.holder.resume(21_000, 1), Step::Wait);
-    assert!(pair.holder.poll(21_000).is_some());
+    pair.holder.on_failure(21_000, 0);
+    for now_us in [21_000, 25_999] {
+        assert_eq!(pair.holder.resume(now_us, 1), Step::Unavailable);
+        assert_eq!(pair.holder.check(now_us, 1), Step::Unavailable);
+        assert_eq!(pair.holder.poll(now_us), None);
+    }
+    assert_eq!(pair.holder.check(26_000, 1), Step::Wait);
+    assert!(pair.holder.poll(26_000).is_some());
     // The lost reply comes after all, and is taken for the second: the caller must not let that happen. A reply
     // to no request is ignored.
     let mut idle = Pair::new("1000/s burst 1000");
     let granted = idle.decide(GrantRequest { least: 1, most: 9 });
     idle.holder.on_reply(30_000, &granted);
     assert_eq!(idle.holder.check(30_000, 1), Step::Wait);
+}
+
+/// What a hot key asks for in a second in which every request fails after `trip_us`; the jitter is random.
+fn requests_of_a_failing_second(trip_us: u64, seed: u64) -> (u64, u64) {
+    let mut pair = Pair::new("1000/s burst 1000");
+    pair.steady(2_000, 500);
+    let (mut chance, start_us) = (Chance::new(seed), pair.now_us);
+    let (mut requests, mut checks, mut fails_us) = (0, 0, None);
+    while pair.now_us < start_us + 1_000_000 {
+        let now_us = pair.now_us;
+        let _ = pair.holder.check(now_us, 1);
+        checks += 1;
+        loop {
+            while let Some(message) = pair.holder.poll(now_us) {
+                if let Message::Ask(_) = message {
+                    requests += 1;
+                    fails_us = Some(now_us + trip_us);
+                }
+            }
+            if fails_us.take_if(|fails_us| *fails_us <= now_us).is_none() {
+                break;
+            }
+            pair.holder.on_failure(now_us, chance.below(u64::MAX));
+        }
+        pair.now_us += 500;
+    }
+    (requests, checks)
+}
+
+/// Two steps of 5 and 10 ms, and then one request in 12.5 ms at most: never one per check, nor one after another.
+#[test]
+fn while_the_store_fails_a_key_asks_once_per_backoff_step() {
+    for trip_us in [0, 300, 1_000, 20_000] {
+        for seed in 0..50 {
+            let (requests, checks) = requests_of_a_failing_second(trip_us, seed);
+            let most = 2 + 1_000_000 / (12_500 + trip_us) + 1;
+            assert!(
+                requests <= most,
+                "{requests} of {checks} checks, each failing after {trip_us}"
+            );
+            assert!(
+                requests >= 1_000_000 / (25_000 + trip_us + 1_000) / 2,
+                "{requests}: it gives up"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_pauses_grow_to_a_bound_are_jittered_and_end_with_a_reply() {
+    let mut pair = Pair::new("1000/s burst 1000");
+    let pause_ms = |pair: &mut Pair, random| {
+        assert_eq!(pair.holder.check(pair.now_us, 1), Step::Wait);
+        assert!(pair.asks().is_some());
+        pair.holder.on_failure(pair.now_us, random);
+        let start_us = pair.now_us;
+        while pair.holder.check(pair.now_us, 1) == Step::Unavailable {
+            pair.now_us += 100;
+        }
+        pair.holder.cancel();
+        (pair.now_us - start_us).div_ceil(1_000)
+    };
+    assert_eq!([0; 6].map(|random| pause_ms(&mut pair, random)), [5, 10, 20, 25, 25, 25]);
+    assert_eq!(pause_ms(&mut pair, 12_500), 13); // half of 25
+    assert!(matches!(pair.check(1), Step::Admit { .. }));
+    pair.now_us += 1_000_000;
+    assert_eq!(pause_ms(&mut pair, 0), 5, "a reply has ended the failures");
 }
 
 /// No unit is used later than a life after its request left, to the microsecond.

@@ -7,9 +7,9 @@
 --              give:granted_at:age (the units of a lease), or each, look and left as each.lua says; mode all or any;
 --              cost a whole number, or inf above 2^53; limits as their files say
 -- Reply  now, then per ask: the binding limit's index if there are several; remaining, retry, reset; permits; for a
---        lease the units, the µs after which it ends at the latest (-1: none), and 1 if units can come back; for each,
---        look and left the numbers of every limit. Or, in place of all these, one text: EDGES, or an error of this ask
---        alone.
+--        lease the units, the µs after which it ends at the latest (-1: none), 1 if units can come back, and the µs
+--        after which the least that was wanted is there again (0: now, -1: never); for each, look and left the numbers
+--        of every limit. Or, in place of all these, one text: EDGES, or an error of this ask alone.
 -- Twin   core/src/combine.rs and lease/store.rs, and MemoryStore::decide in store/memory.rs
 --
 -- Redis does not roll back, so an ask is read and decided as a whole before it writes. What would stop a write
@@ -66,33 +66,72 @@ else
 end
 reply(now)
 
-local asks, key = {}, 1
+-- Why an ask failed. What a call to Redis raises is a table or its text, as Redis' version has it. The second answer is
+-- whether no write gets past it: Redis says that to the first write of a script only, so that nothing has been written,
+-- and the call fails as a whole. The caller may have to find another server.
+local function reason(failure)
+  local why = type(failure) == 'table' and failure.err or tostring(failure)
+  -- Before Redis 7 it begins with the place of the call, as in "@user_script: 12: -OOM command not allowed".
+  why = string.match(why, '^%S+: ?%-?%d+: %-?(%u+ .*)$') or why
+  local stops = { READONLY = true, OOM = true, MISCONF = true, NOREPLICAS = true, MASTERDOWN = true }
+  return why, stops[string.match(why, '^%u+')]
+end
+
+-- What cannot be read takes none of its neighbours along. Its limits are known by the spaces before them.
+local function unread(why, text)
+  local _, spaces = string.gsub(text, ' ', '')
+  return { failure = why, count = max(0, spaces - 2) }
+end
+
+-- By ask: where its reply and its keys begin.
+local asks, key, replies_at, keys_at = {}, 1, {}, {}
 for n = 2, #ARGV do
   local text = ARGV[n]
   local ask = asks[text]
   if not ask then
-    ask = read_ask(text)
+    local ok, read = pcall(read_ask, text)
+    ask = ok and read or unread(reason(read), text)
     asks[text] = ask
   end
   local before = filled
-  local ok, failure = pcall(answer, ask, key)
+  replies_at[n], keys_at[n] = before, key
+  local ok, failure = true, nil
+  if ask.failure then reply(ask.failure) else ok, failure = pcall(answer, ask, key) end
   if not ok then
-    -- What a call to Redis raises is a table or its text, as Redis' version has it.
-    local why = type(failure) == 'table' and failure.err or failure
-    -- What no write gets past, Redis says to the first write of a script only. So nothing has been written, and the
-    -- call fails as a whole: the caller may have to find another server.
-    local stops = { READONLY = true, OOM = true, MISCONF = true, NOREPLICAS = true, MASTERDOWN = true }
-    if stops[string.match(why, '^%u+')] then return { err = why } end
+    local why, stops = reason(failure)
+    if stops then return { err = why } end
     for place = before + 1, filled do out[place] = nil end
     filled = before
     reply(why)
   end
-  key = key + #ask
+  key = key + (ask.count or #ask)
 end
 
+-- A write that fails is the failure of all asks that had a part in it, and of no other.
+local failures
 for name, state in pairs(strings) do
   if state.dirty then
-    if state.known then state.write(name, state) else call('DEL', name) end
+    local ok, failure
+    if state.known then ok, failure = pcall(state.write, name, state) else ok, failure = pcall(call, 'DEL', name) end
+    if not ok then
+      local why, stops = reason(failure)
+      if stops then return { err = why } end
+      failures = failures or {}
+      failures[name] = why
+    end
   end
 end
-return out
+if not failures then return out end
+
+replies_at[#ARGV + 1], keys_at[#ARGV + 1] = filled, key
+local replies = { now }
+for n = 2, #ARGV do
+  local why
+  for place = keys_at[n], keys_at[n + 1] - 1 do why = why or failures[KEYS[place]] end
+  if why then
+    replies[#replies + 1] = why
+  else
+    for place = replies_at[n] + 1, replies_at[n + 1] do replies[#replies + 1] = out[place] end
+  end
+end
+return replies

@@ -18,5 +18,5 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - tonu
 -- Those from the future were written by another clock: they would never age.
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. text, '+inf')
 redis.call('ZADD', KEYS[1], text, id)
-redis.call('PEXPIRE', KEYS[1], math.ceil(tonumber(age) / 1000))
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil(tonumber(age) / 1000)))
 return { now, redis.call('ZCARD', KEYS[1]) }

@@ -23,6 +23,14 @@ if name == 'operations' then
       filled = before
     end
 
+    -- Every limit has to know the operation, which has so many arguments.
+    local function needs(what, count)
+      for n = 1, #ask do
+        if not ask[n].algorithm[what] then error('ERR tidegate: a limit that cannot ' .. what, 0) end
+      end
+      if #args ~= count then error('ERR tidegate: expected ' .. count .. ' arguments', 0) end
+    end
+
     local operations = {}
 
     function operations.refund()
@@ -50,6 +58,7 @@ if name == 'operations' then
     end
 
     function operations.lease()
+      needs('decide', 1)
       -- A check of cost 0 is always admitted, and its binding limit is the one with the least left.
       read_first()
       local left, least = out[ask[2] and filled + 2 or filled + 1], max(args[1], 1)
@@ -62,13 +71,24 @@ if name == 'operations' then
           ends, returnable = min(ends, ends_after), returnable and as_of_now
         end
       end
+      local before = filled
       decide(ask, key, units == 0 and least or units, true)
+      local retry = ask[2] and before + 3 or before + 2
+      local more = out[retry]
+      if units > 0 and left - units < least then
+        local decided = filled
+        decide(ask, key, least, false)
+        more = out[retry + decided - before]
+        filled = decided
+      end
       reply(units)
       reply(ends == math.huge and -1 or ends)
       reply(returnable and 1 or 0)
+      reply(more)
     end
 
     function operations.give()
+      needs('give_back', 2)
       read_first()
       local back = { units = ask.cost, granted_at = args[1], age = args[2] }
       each(function(limit, state, name) limit.algorithm.give_back(limit, state, name, back) end)
@@ -76,8 +96,10 @@ if name == 'operations' then
     end
 
     function operations.release()
-      ask[1].algorithm.release(KEYS[key], args[1], ask.cost)
+      needs('release', 1)
+      local released = ask[1].algorithm.release(KEYS[key], args[1], ask.cost)
       decide(ask, key, 0, false)
+      reply(released and 1 or 0)
     end
 
     local function place(retry, delay, ticks, frac)
@@ -88,10 +110,12 @@ if name == 'operations' then
     end
 
     function operations.reserve()
+      needs('reserve', 0)
       place(ask[1].algorithm.reserve(ask[1], KEYS[key], ask.cost))
     end
 
     function operations.cancel()
+      needs('cancel', 4)
       place(ask[1].algorithm.cancel(ask[1], KEYS[key], ask.cost, unpack(args)))
     end
 

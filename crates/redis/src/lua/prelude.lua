@@ -2,7 +2,8 @@
 -- input.
 --
 -- Numbers are integers in doubles, at most 2^53, where they are exact. So division and remainder go through fmod
--- (Lua's own % and a floor of a quotient both round), and text through %.0f (.. and tostring keep 14 digits).
+-- (Lua's own % and a floor of a quotient both round), and text through %.0f (.. and tostring keep 14 digits). What is
+-- passed to Redis goes through `digits`: some versions write a large number as 1e+16, which is no integer to a command.
 -- Instants are µs since the Unix epoch, spans µs. Every state has a time to live: until it says nothing, and a
 -- margin.
 local call, pcall = redis.call, pcall
@@ -30,12 +31,22 @@ local function integer(text)
   return whole(text, EXACT) or error('ERR tidegate: expected a whole number up to 2^53, got ' .. tostring(text), 0)
 end
 
+-- A number as Redis reads it.
+local function digits(number)
+  return format('%.0f', number)
+end
+
 local now, margin_ms
 
--- How long to keep what says nothing any more from `end_us` on.
+-- How long to keep what says nothing any more from `end_us` on. A burst of centuries ends after 2^53 µs, where numbers
+-- are rounded and a quotient need not be whole. 2^53 ms are 285,000 years, and Redis can still add them to its time.
 local function ttl_ms(end_us)
-  return div_up(max(0, end_us - now), 1000) + margin_ms
+  return digits(min(math.ceil(max(0, end_us - now) / 1000) + margin_ms, EXACT))
 end
+
+-- How many elements of lists and sets the asks of one call may still go through one by one: the bound on the work of a
+-- call, besides its number of keys. What is left over stays as it is: no caller gains by it, and a later ask goes on.
+local steps_left = 1000
 
 -- States that are one string: read once and written once per call, however many asks are about them. Each is a table
 -- with `known` (false: there is none), `dirty` (to be written) and `write`, by key. Made with all their fields at once:

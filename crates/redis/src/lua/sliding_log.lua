@@ -31,9 +31,10 @@ if name == 'log' then
     local view = { runs = runs, expired = 0, live = 0, as_of = now }
     if runs == 0 then return view end
     local newest, last = run_at(key, -1)
-    if newest > now + limit.period then view.clamp = now else view.as_of = max(now, newest) end
-    local gone = function(at) return at + limit.period > view.as_of end
-    -- At the very instant stamp + period a unit no longer counts. Mostly none has gone, so look there first.
+    if newest - now > limit.period then view.clamp = now else view.as_of = max(now, newest) end
+    -- At the very instant stamp + period a unit no longer counts. Mostly none has gone, so look there first. A sum could
+    -- pass 2^53, where the difference is exact.
+    local gone = function(at) return at > view.as_of - limit.period end
     local at, first, count = run_at(key, 0)
     local base = first - count
     if not gone(at) then
@@ -55,77 +56,82 @@ if name == 'log' then
       index = first_run(key, index + 1, view.runs, function(_, unit) return unit >= wanted end)
       at = run_at(key, index)
     end
-    local wait = min(at, view.clamp or at) + limit.period - now
+    local wait = limit.period - (now - min(at, view.clamp or at))
     return wait > 0 and wait or malformed('a list out of order')
-  end
-
-  local function drop_newest(key)
-    call('LTRIM', key, 0, -4)
   end
 
   local function push_run(key, at, count)
     if count == 0 then return end
     local last = call('LRANGE', key, -3, -1)
     if last[1] and stored(last[1]) == at then
-      call('LSET', key, -2, stored(last[2]) + count)
-      call('LSET', key, -1, stored(last[3]) + count)
+      call('LSET', key, -2, digits(stored(last[2]) + count))
+      call('LSET', key, -1, digits(stored(last[3]) + count))
     else
-      call('RPUSH', key, at, (last[2] and stored(last[2]) or 0) + count, count)
+      call('RPUSH', key, digits(at), digits((last[2] and stored(last[2]) or 0) + count), digits(count))
     end
   end
 
-  local function take_newest(key, amount)
-    while amount > 0 do
-      local last = call('LRANGE', key, -3, -1)
-      if not last[1] then return end
-      local count = stored(last[3])
-      if count > amount then
-        call('LSET', key, -2, stored(last[2]) - amount)
-        call('LSET', key, -1, count - amount)
-        return
-      end
-      drop_newest(key)
-      amount = amount - count
-    end
+  -- Drops the runs from this index on.
+  local function drop_from(key, index)
+    if index == 0 then call('DEL', key) else call('LTRIM', key, 0, index * 3 - 1) end
   end
 
-  -- Takes units with this very stamp. Those after it are numbered anew; a lease is young, so that they are few.
+  -- Drops the units after the one with this number.
+  local function drop_after(key, runs, unit)
+    local index = first_run(key, 0, runs, function(_, last) return last > unit end)
+    if index == runs then return end
+    local _, last, count = run_at(key, index)
+    local kept = count - (last - unit)
+    if kept <= 0 then return drop_from(key, index) end
+    drop_from(key, index + 1)
+    call('LSET', key, -2, digits(unit))
+    call('LSET', key, -1, digits(kept))
+  end
+
+  -- Pulls the runs after `at` back to it.
+  local function pull_back(key, runs, at)
+    local index = first_run(key, 0, runs, function(stamp) return stamp > at end)
+    if index == runs then return end
+    local _, first, count = run_at(key, index)
+    local _, last = run_at(key, -1)
+    drop_from(key, index)
+    push_run(key, at, last - (first - count))
+  end
+
+  -- Takes units with this very stamp. Those after it are numbered anew, in one reading and one writing; a lease is
+  -- young, so that they are few. Where they are more than a call may go through, the units stay spent.
   local function take_at(key, at, amount)
     local runs = count_runs(key)
     local index = first_run(key, 0, runs, function(stamp) return stamp >= at end)
     if index == runs then return end
-    local stamp, _, count = run_at(key, index)
-    if stamp ~= at then return end
+    local stamp, last, count = run_at(key, index)
+    local later = runs - index - 1
+    if stamp ~= at or later > steps_left then return end
+    steps_left = steps_left - later
     local taken = min(amount, count)
-    for later = index, runs - 1 do
-      local _, last = run_at(key, later)
-      call('LSET', key, later * 3 + 1, last - taken)
-    end
-    if taken < count then
-      call('LSET', key, index * 3 + 2, count - taken)
-    else
-      for place = index * 3, index * 3 + 2 do call('LSET', key, place, 'gone') end
-      call('LREM', key, 3, 'gone')
-    end
+    local numbers = call('LRANGE', key, index * 3 + 3, -1)
+    for n = 2, #numbers, 3 do numbers[n] = digits(stored(numbers[n]) - taken) end
+    drop_from(key, index)
+    if taken < count then call('RPUSH', key, digits(at), digits(last - taken), digits(count - taken)) end
+    if later > 0 then call('RPUSH', key, unpack(numbers)) end
   end
 
-  -- Forgets what has expired, pulls back what lies in the future, then adds and takes.
-  local function write_log(limit, key, view, added, taken)
-    if view.expired > 0 then call('LTRIM', key, view.expired * 3, -1) end
-    if view.clamp then
-      local pulled = 0
-      local last = call('LRANGE', key, -3, -1)
-      while last[1] and stored(last[1]) > view.clamp do
-        pulled = pulled + stored(last[3])
-        drop_newest(key)
-        last = call('LRANGE', key, -3, -1)
-      end
-      push_run(key, view.clamp, pulled)
-    end
-    push_run(key, view.as_of, added)
-    take_newest(key, taken)
+  local function expire_log(limit, key)
     local newest = call('LINDEX', key, -3)
     if newest then call('PEXPIRE', key, ttl_ms(stored(newest) + limit.period)) end
+  end
+
+  -- Forgets what has expired, pulls back what lies in the future, then adds, or takes the newest.
+  local function write_log(limit, key, view, added, taken)
+    local runs = view.runs - view.expired
+    if view.expired > 0 then call('LTRIM', key, view.expired * 3, -1) end
+    if view.clamp then pull_back(key, runs, view.clamp) end
+    push_run(key, view.as_of, added)
+    if taken > 0 then
+      local _, last = run_at(key, -1)
+      drop_after(key, count_runs(key), last - taken)
+    end
+    expire_log(limit, key)
   end
 
   algorithms.log = {
@@ -144,9 +150,9 @@ if name == 'log' then
       local added = admits and cost or 0
       local reset = 0
       if added > 0 then
-        reset = view.as_of + limit.period - now
+        reset = limit.period - (now - view.as_of)
       elseif view.live > 0 then
-        reset = min(view.newest, view.clamp or view.newest) + limit.period - now
+        reset = limit.period - (now - min(view.newest, view.clamp or view.newest))
         if reset < 0 then malformed('a list out of order') end
       end
       local retry = 0
@@ -179,6 +185,7 @@ if name == 'log' then
       if view.runs == 0 or view.clamp then return end
       write_log(limit, key, view, 0, 0)
       take_at(key, back.granted_at, back.units)
+      expire_log(limit, key)
     end,
 
     reset = function(_, key)

@@ -15,7 +15,10 @@ if name == 'slots' then
       elseif n == 0 then
         state.newest = stored(number)
       else
-        state[n] = stored(number)
+        -- Only digits, and up to a thousand of them in one state: without a call for each.
+        local count = tonumber(number)
+        if count > EXACT then malformed(number) end
+        state[n] = count
       end
     end
     if n < 2 or state.width == 0 then malformed(text) end
@@ -29,14 +32,20 @@ if name == 'slots' then
   end
 
   local function write_slots(key, state)
-    local text, newest = { format('%.0f %.0f', state.width, state.newest) }, nil
+    local newest, most = nil, 0
     for n = 1, state.len do
-      text[n + 1] = format('%.0f', state[n])
-      if state[n] > 0 then newest = n end
+      if state[n] > 0 then newest, most = n, max(most, state[n]) end
     end
+    local counts = state
+    if most >= 1e14 then
+      -- More digits than concat writes.
+      counts = {}
+      for n = 1, state.len do counts[n] = digits(state[n]) end
+    end
+    local text = format('%.0f %.0f ', state.width, state.newest) .. concat(counts, ' ', 1, state.len)
     -- The slot at place n has the index newest - len + n, and has left len slots after it began.
     local end_us = newest and (state.newest + newest) * state.width or 0
-    call('SET', key, concat(text, ' '), 'PX', ttl_ms(end_us))
+    call('SET', key, text, 'PX', ttl_ms(end_us))
   end
 
   -- What counts, as of one decision: the state (or nil), what a repair gathers into the current slot (or nil), the

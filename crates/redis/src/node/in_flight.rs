@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redis::{Pipeline, RedisResult, Value, cmd};
 use tidegate::StoreErrorKind;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::connection::{Connection, ReplyFuture};
@@ -122,6 +123,27 @@ impl InFlight {
         count
     }
 
+    /// Whether a reply may grant permits, though its caller was answered.
+    pub(crate) fn may_grant(&self) -> bool {
+        self.calls.iter().flat_map(|call| &call.requests).any(Pending::may_grant)
+    }
+
+    /// Fails all that is unanswered: nothing is known of it.
+    pub(crate) fn fail_open(&mut self) {
+        for pending in self.calls.iter_mut().flat_map(|call| &mut call.requests) {
+            if pending.held.is_some() {
+                self.shared.finish_confirmation(pending, false);
+            } else {
+                pending.fail(StoreErrorKind::Disconnected, "the server is silent");
+            }
+        }
+    }
+
+    /// Permission to keep the connection for late replies.
+    pub(crate) fn keep_connection(&self) -> Option<OwnedSemaphorePermit> {
+        self.shared.abandoned.clone().try_acquire_owned().ok()
+    }
+
     /// Whether the server has been silent for too long.
     pub(crate) fn is_stale(&self, now: Instant) -> bool {
         self.silence_ends().is_some_and(|end| end <= now)
@@ -139,6 +161,18 @@ impl Call {
     /// Whether not one byte of it was written: it has certainly not run.
     pub(crate) fn was_not_sent(&self, connection: &Connection) -> bool {
         connection.meter.written() <= self.written_before
+    }
+
+    /// The reply to a call whose requests have all been answered: what it grants is given back.
+    pub(crate) fn give_back_late(mut self, reply: Value) {
+        if self.confirms {
+            return;
+        }
+        let requests = self.requests.iter().map(|pending| &pending.request);
+        let Ok(answers) = script::read(requests, reply) else { return };
+        for (mut pending, answer) in self.requests.drain(..).zip(answers) {
+            pending.give_back(answer);
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum Next {
     Drain,
     /// It is broken.
     Close,
+    /// It is silent. What was sent may still be run.
+    Abandon,
 }
 
 impl Node {
@@ -77,8 +79,8 @@ impl Node {
     /// Answers a request, or returns it if replicas have to confirm its charge first.
     fn deliver(&self, mut pending: Pending, answer: ScriptResult) -> Option<Pending> {
         match answer {
-            Ok(outcome) if self.shared.awaits_replicas(&pending, &outcome) => {
-                pending.held = pending.is_open().then_some(outcome);
+            Ok(outcome) if pending.is_open() && self.shared.awaits_replicas(&pending, &outcome) => {
+                pending.held = Some(outcome);
                 return Some(pending);
             }
             answer => pending.answer(answer),
@@ -177,6 +179,7 @@ impl ScriptReply {
             Self::Reserved(reply) => reply.reservation.accepted(),
             Self::Nodes(_)
             | Self::Table(_)
+            | Self::Swept(_)
             | Self::Changed(_)
             | Self::Readings(_)
             | Self::Edges(_) => false,
@@ -214,6 +217,7 @@ impl NodeContext {
                     StoreErrorKind::Unreplicated,
                     "charged, but too few replicas have confirmed it",
                 );
+                pending.give_back(Ok(outcome));
             }
             Some(Unconfirmed::Allow) | None => pending.answer(Ok(outcome)),
         }

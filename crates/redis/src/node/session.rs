@@ -2,8 +2,9 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
 use crate::node::in_flight::InFlight;
@@ -16,8 +17,9 @@ use crate::waker::TaskWaker;
 /// The most requests of one batch.
 const BATCH_MAX: usize = 64;
 
-/// The most keys of one batch: a script that reads more would block Redis for milliseconds.
-const BATCH_KEYS_MAX: usize = 1024;
+/// The most work of one batch, in checks of a plain limit of about 10 µs: more would block Redis for milliseconds. A
+/// request with more goes alone.
+const BATCH_WORK_MAX: u64 = 256;
 
 /// The most batches in flight: the second arrives while Redis works on the first. Four are no faster.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
@@ -26,15 +28,18 @@ const BATCHES_IN_FLIGHT_MAX: usize = 2;
 /// their requests are in flight.
 const SECOND_BATCH_MIN: usize = 32;
 
+/// How long replies are awaited on a connection that was given up.
+const LATE_REPLY_MAX: Duration = Duration::from_mins(1);
+
 impl Node {
     /// Uses the connection until it ends. Returns whether any call was answered.
-    pub(crate) async fn serve(&mut self, connection: &mut Connection) -> bool {
+    pub(crate) async fn serve(&mut self, mut connection: Connection) -> bool {
         let (mut in_flight, mut worked) = (InFlight::new(self.shared.clone()), false);
         let (mut has_reply, mut leaving) = (false, false);
         let (since, waker) = (Instant::now(), TaskWaker::new());
         loop {
             if !leaving {
-                self.send(connection, &mut in_flight, has_reply);
+                self.send(&connection, &mut in_flight, has_reply);
             }
             if in_flight.is_empty() && (leaving || self.is_over()) {
                 return worked;
@@ -61,7 +66,7 @@ impl Node {
                         if reply.is_ok() && !call.confirms {
                             self.shared.counters.times.add(call.since.elapsed());
                         }
-                        self.handle_reply(call, reply, connection, &mut in_flight, since)
+                        self.handle_reply(call, reply, &connection, &mut in_flight, since)
                     }
                 },
                 () = self.queue.ready(wake_when) => {
@@ -77,11 +82,16 @@ impl Node {
             match next {
                 Next::Continue => {}
                 Next::Drain => leaving = true,
-                Next::Close => {
+                Next::Abandon if in_flight.may_grant() => {
+                    in_flight.fail_open();
+                    read_late_replies(connection, in_flight);
+                    return worked;
+                }
+                Next::Close | Next::Abandon => {
                     connection.cut();
                     while !in_flight.is_empty() {
                         let (call, reply) = in_flight.reply().await;
-                        self.handle_reply(call, reply, connection, &mut in_flight, since);
+                        self.handle_reply(call, reply, &connection, &mut in_flight, since);
                     }
                     return worked;
                 }
@@ -96,14 +106,18 @@ impl Node {
             if waiting == 0 || !(in_flight.count == 0 || has_reply || waiting >= SECOND_BATCH_MIN) {
                 return;
             }
-            let requests = self.queue.take(BATCH_MAX, BATCH_KEYS_MAX);
+            let mut requests = self.queue.take(BATCH_MAX, BATCH_WORK_MAX);
+            let now = Instant::now();
+            for pending in &mut requests {
+                pending.leaves(now);
+            }
             self.timer.arm_by(requests.iter().map(|pending| pending.due).min());
             let counters = &self.shared.counters;
             // Announcements are not counted as requests.
             let asked =
                 requests.iter().filter(|pending| pending.request.script == ScriptKind::Check);
             counters.requests.add(asked.count());
-            counters.calls.add(in_flight.send(connection, requests, Instant::now()));
+            counters.calls.add(in_flight.send(connection, requests, now));
         }
     }
 
@@ -116,7 +130,7 @@ impl Node {
             self.shared.report_failure();
         }
         self.shared.counters.timeouts.add(overdue);
-        if in_flight.is_stale(now) { Next::Close } else { Next::Continue }
+        if in_flight.is_stale(now) { Next::Abandon } else { Next::Continue }
     }
 
     /// How many waiting requests make it worth sending a batch.
@@ -132,4 +146,25 @@ impl Node {
     fn batches_max(&self) -> usize {
         if self.shared.replicas.is_some() { 1 } else { BATCHES_IN_FLIGHT_MAX }
     }
+}
+
+/// Reads the replies of a connection that was given up, in the background: a server that hung runs what it was sent, and
+/// permits that it grants then have to be given back. Unless too many such connections are kept already.
+fn read_late_replies(mut connection: Connection, mut in_flight: InFlight) {
+    let Some(kept) = in_flight.keep_connection() else { return };
+    tokio::spawn(async move {
+        let read = async {
+            while !in_flight.is_empty() {
+                let progress = poll_fn(|task| match connection.poll_drive(task) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => in_flight.poll_reply(task).map(Some),
+                });
+                let Some((call, Ok(reply))) = progress.await else { return };
+                connection.meter.reply_ends();
+                call.give_back_late(reply);
+            }
+        };
+        let _ = timeout(LATE_REPLY_MAX, read).await;
+        drop(kept);
+    });
 }

@@ -40,7 +40,7 @@ fn good() -> ScriptReply {
 async fn probe(breaker: &Arc<NodeBreaker>) -> Pending {
     let start = Instant::now();
     loop {
-        let mut probes = breaker.queue.take(usize::MAX, usize::MAX);
+        let mut probes = breaker.queue.take(usize::MAX, u64::MAX);
         assert!(probes.len() <= 1, "one at a time");
         if let Some(probe) = probes.pop() {
             return probe;

@@ -1,4 +1,4 @@
-//! The promises of every store, kept by Redis: one server and a cluster.
+//! The promises of every store, kept by Redis, one server and a cluster, and by Valkey.
 
 use std::sync::Arc;
 
@@ -19,6 +19,16 @@ mod one_server {
 
     store_behaviours!({
         let server = RedisServer::start();
+        let store = replaying(server.url());
+        (server, move |_| store.clone())
+    });
+}
+
+mod valkey {
+    use super::*;
+
+    store_behaviours!({
+        let server = RedisServer::builder().valkey().start();
         let store = replaying(server.url());
         (server, move |_| store.clone())
     });

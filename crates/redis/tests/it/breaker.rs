@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    BreakerOptions, BreakerState, Engine, OnStoreError, Policy, Source, StoreErrorKind,
+    BreakerOptions, BreakerState, Engine, Limit, OnStoreError, Policy, Source, StoreErrorKind,
 };
 use tidegate_redis::{NodeBreakerStatus, RedisOptions, RedisStore};
 use tokio::task::JoinHandle;
@@ -214,4 +214,36 @@ async fn a_cluster_that_is_down_is_told_by_its_name() {
     dead.restart();
     scene.until(scene.key, Source::Store).await;
     scene.until(scene.other, Source::Store).await;
+}
+
+/// More work at once than the deadline has room for: what gets no turn fails, and says nothing about the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_that_is_too_much_for_the_deadline_does_not_open_the_breaker() {
+    let server = RedisServer::start();
+    // Only what is never sent counts here: no percentile, and no single slow call.
+    let (failures, min_calls, slow) = (100, u64::MAX, Duration::from_millis(20));
+    let breaker = BreakerOptions { failures, min_calls, slow, ..BreakerOptions::default() };
+    let deadline = Duration::from_millis(300);
+    let options =
+        RedisOptions { deadline, breaker: Some(breaker), ..RedisOptions::new(server.url()) };
+    let store = Arc::new(RedisStore::new(options).unwrap());
+    let window: Limit = "sliding-window 1000000/h buckets 1000".parse().unwrap();
+    let connected = async { while take(&store, "warm", &window).await.is_err() {} };
+    tokio::time::timeout(LONG_TIMEOUT, connected).await.unwrap();
+    let replies: Vec<_> = (0..3_000)
+        .map(|n| {
+            let (store, window, key) = (store.clone(), window.clone(), format!("key-{n}"));
+            tokio::spawn(async move { take(&store, &key, &window).await })
+        })
+        .collect();
+    let (mut decided, mut not_sent) = (0, 0);
+    for reply in replies {
+        match reply.await.unwrap() {
+            Ok(_) => decided += 1,
+            Err(error) => not_sent += u32::from(error.kind() == StoreErrorKind::NotSent),
+        }
+    }
+    assert!(decided > 0 && not_sent > 1_000, "{decided} decided, {not_sent} got no turn");
+    let NodeBreakerStatus { state, opened_total, .. } = &store.breakers()[0];
+    assert_eq!((*state, *opened_total), (BreakerState::Closed, 0));
 }

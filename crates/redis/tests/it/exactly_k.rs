@@ -150,6 +150,11 @@ fn processes_on_one_redis_admit_exactly_k() {
 }
 
 #[test]
+fn processes_on_one_valkey_admit_exactly_k() {
+    exactly_k(&RedisServer::builder().valkey().start().url());
+}
+
+#[test]
 fn processes_on_a_cluster_admit_exactly_k() {
     exactly_k(&RedisCluster::start().url());
 }

@@ -10,11 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Clock, KeyedLimit, Leases, Limit, Mode, Op, Scope, Store, StoreRequest, SystemClock,
+    BreakerOptions, Clock, GrantRequest, KeyedLimit, Leases, Limit, MemoryStore, Mode, Op, Scope,
+    Store, StoreReply, StoreRequest, SystemClock, Timestamp,
 };
+use tidegate_core::Return;
 use tidegate_redis::{RedisOptions, RedisStore};
 
 use tidegate_testkit::processes::{RedisCluster, RedisServer};
+
+use crate::support::LONG_TIMEOUT;
 
 const RUN: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_millis(5);
@@ -108,4 +112,152 @@ async fn fleets_on_one_redis_never_admit_more() {
 async fn fleets_on_a_cluster_never_admit_more() {
     let cluster = RedisCluster::start();
     never_more_than_the_limit(&cluster.url(), &[(4, false)]).await;
+}
+
+/// Another kind of failure: how it begins and ends.
+struct Failure {
+    name: &'static str,
+    begin: fn(&RedisServer),
+    end: fn(&RedisServer),
+}
+
+const FAILURES: [Failure; 4] = [
+    Failure { name: "hung", begin: RedisServer::pause, end: RedisServer::resume },
+    Failure { name: "gone", begin: RedisServer::kill, end: RedisServer::restart },
+    Failure {
+        name: "out of memory",
+        begin: |server| drop(server.command(&["CONFIG", "SET", "maxmemory", "1"])),
+        end: |server| drop(server.command(&["CONFIG", "SET", "maxmemory", "0"])),
+    },
+    Failure {
+        name: "read-only",
+        begin: |server| drop(server.command(&["REPLICAOF", "127.0.0.1", "1"])),
+        end: |server| drop(server.command(&["REPLICAOF", "NO", "ONE"])),
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_redis_fails_a_leased_key_asks_once_per_backoff_step() {
+    let limit: Limit = "token-bucket 1000/s capacity 1000".parse().unwrap();
+    let scope = Scope::named("up", "");
+    for Failure { name, begin, end } in FAILURES {
+        for breaker in [None, Some(BreakerOptions::default())] {
+            let server = RedisServer::start();
+            let how = format!("{name}, breaker: {}", breaker.is_some());
+            let deadline = Duration::from_millis(100);
+            let options = RedisOptions { deadline, breaker, ..RedisOptions::new(server.url()) };
+            let store = Arc::new(RedisStore::new(options).unwrap());
+            let node = Leases::around(store.clone());
+            let check = async || {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let limits = [KeyedLimit { scope: &scope, key: b"hot", limit: &limit }];
+                let ask = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+                node.decide(&ask, SystemClock.now()).await.is_ok()
+            };
+            let start = tokio::time::Instant::now();
+            while node.stats().decided < 200 {
+                check().await;
+                assert!(start.elapsed() < LONG_TIMEOUT, "{how}: {:?}", node.stats());
+            }
+            begin(&server);
+            let (before, calls) = (node.stats().requests, store.stats().calls);
+            let (start, mut checks) = (tokio::time::Instant::now(), 0);
+            while start.elapsed() < Duration::from_secs(1) {
+                check().await;
+                checks += 1;
+            }
+            // A step lasts 12.5 to 25 ms, the first two 2.5 to 10 ms; before the failure one may have been sent.
+            let requests = node.stats().requests - before;
+            let most = 4 + start.elapsed().as_micros() as u64 / 12_500;
+            assert!(requests <= most, "{how}: {requests} requests for {checks} checks");
+            // What was not run may be sent once more; a breaker probes.
+            let calls = store.stats().calls - calls;
+            assert!(calls <= 2 * requests + 200, "{how}: {calls} calls, {requests} requests");
+            end(&server);
+            let (start, granted) = (tokio::time::Instant::now(), node.stats().granted);
+            while node.stats().granted < granted + 10 {
+                check().await;
+                assert!(start.elapsed() < LONG_TIMEOUT, "{how}: does not heal");
+            }
+        }
+    }
+}
+
+/// A month on Redis' clock, or none: the node's clock is across all edges, or none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calendar_quotas_are_charged_what_was_admitted_whatever_the_nodes_clock_says() {
+    let server = RedisServer::builder().shiftable_clock().start();
+    let texts = ["quota 1000000/day", "quota 1000000/week", "quota 1000000/month"];
+    for (shift_days, fleet) in [(0, "same"), (31, "behind"), (-31, "ahead")] {
+        server.shift_clock_us(shift_days * 86_400_000_000);
+        for count in 1..=texts.len() {
+            let limits: Vec<Limit> = texts[..count].iter().map(|it| it.parse().unwrap()).collect();
+            let scope = |n: usize| Scope::named(&format!("{fleet}-{count}"), &n.to_string());
+            let scopes: Vec<_> = (0..count).map(scope).collect();
+            let keyed = scopes.iter().zip(&limits);
+            let keyed: Vec<_> =
+                keyed.map(|(scope, limit)| KeyedLimit { scope, key: b"hot", limit }).collect();
+            let node = node(&server.url());
+            let ask = async |op, cost| {
+                let ask = StoreRequest { mode: Mode::All, limits: &keyed, cost, op };
+                node.decide(&ask, SystemClock.now()).await.unwrap().verdict.decision
+            };
+            for _ in 0..500 {
+                assert!(ask(Op::Take, 1).await.allowed());
+                tokio::time::sleep(Duration::from_micros(500)).await;
+            }
+            node.release();
+            assert!(node.stats().returned > 0, "nothing comes back");
+            let start = tokio::time::Instant::now();
+            // A return has no answer to wait for.
+            loop {
+                let spent = 1_000_000 - ask(Op::Peek, 0).await.remaining();
+                if spent == 500 {
+                    break;
+                }
+                assert!(start.elapsed() < LONG_TIMEOUT, "{fleet}, {count}: {spent} charged");
+            }
+        }
+    }
+}
+
+/// Leases of which some come back later, over a day's and a month's edge.
+#[tokio::test]
+async fn returns_over_an_edge_credit_the_windows_that_paid() {
+    let server = RedisServer::start();
+    let options = RedisOptions { deadline: LONG_TIMEOUT, ..RedisOptions::new(server.url()) };
+    let redis = RedisStore::new(RedisOptions { replays: true, ..options }).unwrap();
+    let memory = MemoryStore::default();
+    let limits: [Limit; 3] =
+        ["quota 100/day", "quota 1000/month", "fixed-window 100/h"].map(|it| it.parse().unwrap());
+    // 30 November 2023, 24:00, and 1 December, 24:00, both UTC.
+    for (case, edge_us) in
+        [1_701_388_800_000_000, 1_701_475_200_000_000_u64].into_iter().enumerate()
+    {
+        for count in 1..=limits.len() {
+            for (from_us, to_us) in [(-400_000, -100_000_i64), (-400_000, 300_000), (100, 300_000)]
+            {
+                let at = |us: i64| Timestamp::from_micros(edge_us.saturating_add_signed(us));
+                let scope = |n: usize| {
+                    Scope::named(&format!("{case}-{count}-{from_us}-{to_us}"), &n.to_string())
+                };
+                let scopes: Vec<_> = (0..count).map(scope).collect();
+                let keyed = scopes.iter().zip(&limits);
+                let keyed: Vec<_> =
+                    keyed.map(|(scope, limit)| KeyedLimit { scope, key: b"k", limit }).collect();
+                let ask = async |op, now| -> StoreReply {
+                    let ask = StoreRequest { mode: Mode::All, limits: &keyed, cost: 0, op };
+                    let reply = redis.decide(&ask, now).await.unwrap();
+                    assert_eq!(reply, memory.decide(&ask, now).now().unwrap(), "{op:?}");
+                    reply
+                };
+                let grant = ask(Op::Lease(GrantRequest { least: 1, most: 30 }), at(from_us)).await;
+                let granted_at = grant.grant.unwrap().granted_at.unwrap();
+                let age = Duration::from_micros(to_us.abs_diff(from_us));
+                ask(Op::GiveBack(Return { units: 20, granted_at, age }), at(to_us)).await;
+                ask(Op::Peek, at(to_us)).await;
+                ask(Op::Lease(GrantRequest { least: 7, most: 95 }), at(to_us)).await;
+            }
+        }
+    }
 }

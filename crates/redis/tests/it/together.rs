@@ -100,10 +100,10 @@ async fn a_key_of_somebody_else_charges_nobody() {
     let server = RedisServer::start();
     let store = store(server.url(), LONG_TIMEOUT);
     let row = Row::new("foreign", &["5/3650day", "sliding-log 5/3650day", "5/3650day"]);
-    server.cli(&["SET", "tg:{@edge}:foreign-2::6:user-2:a", "hello"]);
+    server.cli(&["SET", "tg:{6:user-2}:foreign-2:a", "hello"]);
     let error = row.ask(&store, Charge::IfAllAdmit, &[1, 1, 1]).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::WrongType, "{error}");
-    server.cli(&["DEL", "tg:{@edge}:foreign-2::6:user-2:a"]);
+    server.cli(&["DEL", "tg:{6:user-2}:foreign-2:a"]);
     assert_eq!(row.left(&store).await, [5, 5, 5]);
 }
 
@@ -117,7 +117,7 @@ async fn every_key_of_a_step_has_a_time_to_live_and_flushed_scripts_come_back() 
     server.cli(&["SCRIPT", "FLUSH"]);
     row.take(&store, &[1; 4]).await;
     assert_eq!(store.stats().noscript, 1);
-    let keys = server.cli(&["--scan", "--pattern", "tg:{@edge}:*"]);
+    let keys = server.cli(&["--scan", "--pattern", "tg:{*}:kept-*"]);
     assert_eq!(keys.lines().count(), 4, "{keys}");
     for key in keys.lines() {
         let ttl_ms: i64 = server.cli(&["PTTL", key]).parse().unwrap();

@@ -27,9 +27,9 @@ fn seen_by(
         "unix" => Peer::Unix,
         ip => Peer::Ip(ip.parse().unwrap()),
     };
-    ClientRequest::forwarded(&client_ip, peer, &parts).map(|seen| {
+    ClientRequest::forwarded(&client_ip, peer, &parts, TargetHeader::Optional).map(|seen| {
         let ClientRequest { client, method, host, path, query, .. } = &seen;
-        format!("{client} {method} {host} {} {query}", path.as_str())
+        format!("{client} {method} {host} {} {}", path.as_str(), query)
     })
 }
 
@@ -56,9 +56,20 @@ fn a_trusted_proxy_is_believed() {
             ("x-original-method", "PUT"),
             ("x-original-uri", "http://shop.example/a?b"),
         ],
-        "192.0.2.7 PUT tidegate /a b",
+        "192.0.2.7 PUT shop.example /a b",
     );
-    check(PROXY, &[("x-original-uri", "http://shop.example")], "10.0.0.1 GET tidegate / ");
+    check(PROXY, &[("x-original-uri", "http://shop.example")], "10.0.0.1 GET shop.example / ");
+    // What ingress-nginx sends.
+    check(
+        PROXY,
+        &[
+            ("x-original-url", "https://Shop.Example:443/api/login?a=1"),
+            ("x-original-method", "POST"),
+            ("x-auth-request-redirect", "/api/login?a=1"),
+            ("x-forwarded-for", "192.0.2.7"),
+        ],
+        "192.0.2.7 POST shop.example /api/login a=1",
+    );
 }
 
 #[test]
@@ -70,7 +81,7 @@ fn a_method_has_one_spelling() {
             let peer = Peer::Ip(peer.parse().unwrap());
             for seen in [
                 ClientRequest::direct(&client_ip, peer, &parts),
-                ClientRequest::forwarded(&client_ip, peer, &parts),
+                ClientRequest::forwarded(&client_ip, peer, &parts, TargetHeader::Optional),
             ] {
                 assert_eq!(seen.unwrap().method, expected, "{sent} from {peer:?}");
             }
@@ -132,17 +143,66 @@ fn a_path_without_one_meaning_is_doubtful() {
 }
 
 #[test]
-fn hosts_have_one_spelling() {
-    for (host, expected) in [
-        ("Example.com", "example.com"),
-        ("example.com:80", "example.com"),
-        ("example.com.", "example.com"),
-        ("[2001:DB8::1]:80", "[2001:db8::1]"),
-        ("2001:db8::1", "2001:db8::1"),
-        ("", ""),
+fn all_headers_that_name_a_target_must_agree() {
+    let url = ("x-original-url", "https://shop.example/a");
+    let conflict = |header| {
+        let doubt = seen(PROXY, &[url, header]);
+        assert!(matches!(doubt, Err(AmbiguousRequest::Conflict(..))), "{header:?}: {doubt:?}");
+    };
+    conflict(("x-forwarded-uri", "/cheap"));
+    conflict(("x-original-uri", "/a?b"));
+    conflict(("x-original-url", "https://other.example/a"));
+    conflict(("x-forwarded-host", "other.example"));
+    check(PROXY, &[url, ("x-forwarded-uri", "/a")], "10.0.0.1 GET shop.example /a ");
+    check(PROXY, &[url, ("x-forwarded-host", "SHOP.example:443")], "10.0.0.1 GET shop.example /a ");
+    check(PROXY, &[url, ("x-forwarded-uri", "")], "10.0.0.1 GET shop.example /a ");
+}
+
+#[test]
+fn a_trusted_proxy_has_to_name_the_target_that_routes_match() {
+    let client_ip = ClientIp::new().trust("10.0.0.0/8").unwrap();
+    let (parts, ()) = Request::get("/v1/auth").body(()).unwrap().into_parts();
+    let ask = |peer| {
+        let seen = ClientRequest::forwarded(&client_ip, peer, &parts, TargetHeader::Required);
+        seen.map(|seen| seen.path.as_str().to_owned())
+    };
+    let [proxy, stranger] = [PROXY, STRANGER].map(|ip| Peer::Ip(ip.parse().unwrap()));
+    assert_eq!(ask(proxy), Err(AmbiguousRequest::NoTarget));
+    assert_eq!(ask(Peer::Unix), Err(AmbiguousRequest::NoTarget));
+    assert_eq!(ask(stranger).as_deref(), Ok("/v1/auth"));
+}
+
+#[test]
+fn an_unknown_peer_has_no_rights() {
+    let client_ip = ClientIp::new().trust("0.0.0.0/0").unwrap().trust("::/0").unwrap();
+    assert!(!Peer::Unknown.is_trusted(&client_ip) && !Peer::Unknown.is_local());
+    let request = Request::get("/a").header("x-forwarded-for", "192.0.2.7");
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let seen = ClientRequest::direct(&client_ip, Peer::Unknown, &parts).unwrap();
+    assert_eq!(seen.client_name(), "0.0.0.0");
+}
+
+#[test]
+fn a_host_that_does_not_parse_is_doubtful() {
+    for (name, value) in [
+        ("x-forwarded-host", "shop.example:x"),
+        ("x-forwarded-host", "shop.example, shop.example:80:80"),
+        ("x-forwarded-host", "shop.example,"),
+        ("x-original-url", "https:///a"),
+        ("x-original-url", "https://shop.example:%38/a"),
+        ("x-original-uri", "http://ann@shop.example/a"),
+        ("x-forwarded-uri", "HTTP://shop.example::/a"),
+        ("host", "tidegate"),
     ] {
-        assert_eq!(host_name(host), expected);
+        let doubt = seen(PROXY, &[(name, value)]);
+        let is_host = name == "host"; // a second line
+        assert_eq!(matches!(doubt, Err(AmbiguousRequest::RepeatedHost)), is_host, "{doubt:?}");
+        assert!(
+            is_host || matches!(doubt, Err(AmbiguousRequest::Authority(_))),
+            "{value}: {doubt:?}"
+        );
     }
+    assert!(seen(PROXY, &[("x-original-url", "ftp://shop.example/a")]).is_err());
 }
 
 /// What proxies write, what clients make up, and what confuses whoever reads it.

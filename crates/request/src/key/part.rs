@@ -1,5 +1,6 @@
 //! One part of a request.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::net::IpAddr;
 
@@ -11,16 +12,16 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tidegate_core::text::{closest, printable};
 
 use super::{FINGERPRINT, GLOBAL};
-use crate::ClientRequest;
-use crate::path::component;
+use crate::path::{bytes, component};
+use crate::{AmbiguousRequest, Case, ClientRequest, MatchedRoute};
 
 /// A part of a request that can be counted by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     ClientIp,
     Header(HeaderName),
-    Cookie(String),
-    Query(String),
+    Cookie(LenientName),
+    Query(LenientName),
     Host,
     Method,
     Path,
@@ -55,8 +56,8 @@ impl Part {
             ("header", Some(name)) => Self::Header(
                 name.parse().map_err(|_| unknown(": not a header name; expected header:NAME"))?,
             ),
-            ("cookie", Some(name)) if is_token(name) => Self::Cookie(name.to_owned()),
-            ("query", Some(name)) if !name.is_empty() => Self::Query(component(name)),
+            ("cookie", Some(name)) if is_token(name) => Self::Cookie(LenientName::new(name)),
+            ("query", Some(name)) if !name.is_empty() => Self::Query(LenientName::new(name)),
             ("header" | "cookie" | "query", _) => {
                 return Err(unknown(": expected a name after it, like header:x-user"));
             }
@@ -94,26 +95,82 @@ impl Part {
         self.reads_headers() && !matches!(self, Self::Header(name) if is_logged(name))
     }
 
-    /// Its value in a request; `None` if it is missing or empty.
+    /// Its value in a request; `None` if it is missing or empty. An error if it is there twice: one server reads the
+    /// first value, another the last.
     pub(super) fn value(
         &self,
         request: &ClientRequest<'_>,
-        route: Option<&str>,
-    ) -> Option<Vec<u8>> {
+        route: MatchedRoute<'_>,
+    ) -> Result<Option<Vec<u8>>, AmbiguousRequest> {
         let value = match self {
             Self::ClientIp => request.client_name().into_bytes(),
-            Self::Header(name) => header(request, name),
+            Self::Header(name) => header(request, name)?,
             Self::Cookie(name) => cookie(request, name)?,
-            Self::Query(name) => query(request, name)?.into_bytes(),
+            Self::Query(name) => query(request, name)?,
             Self::Host => request.host.clone().into_bytes(),
             Self::Method => request.method.as_bytes().to_vec(),
-            Self::Path => request.path.counted().as_bytes().to_vec(),
-            Self::Url => url(request).into_bytes(),
-            Self::Route => route?.as_bytes().to_vec(),
+            Self::Path => request.path.counted_in(route.case).into_owned().into_bytes(),
+            Self::Url => url(request, route.case).into_bytes(),
+            Self::Route => route.name.unwrap_or_default().as_bytes().to_vec(),
             Self::Global => GLOBAL.as_bytes().to_vec(),
             Self::Fingerprint => fingerprint(request).into_bytes(),
         };
-        Some(value).filter(|value| !value.is_empty())
+        Ok(Some(value).filter(|value| !value.is_empty()))
+    }
+}
+
+/// The name of a cookie or of a query parameter as the most lenient servers read it: unescaped, in any letter case, and
+/// with dots and spaces as underscores.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LenientName(Vec<u8>);
+
+impl LenientName {
+    fn new(name: &str) -> Self {
+        Self(Self::decode(name.as_bytes()))
+    }
+
+    fn decode(sent: &[u8]) -> Vec<u8> {
+        let plain: Vec<u8> = bytes(sent)
+            .map(|(byte, escaped)| if byte == b'+' && !escaped { b' ' } else { byte })
+            .collect();
+        let usual = |byte: &u8| match byte {
+            b'.' | b' ' => b'_',
+            byte => byte.to_ascii_lowercase(),
+        };
+        plain.trim_ascii().iter().map(usual).collect()
+    }
+
+    /// Whether a server could read a name as this one. `Err` if another server would not: some cut a name at a NUL, and
+    /// some read `a[]` as an element of `a`.
+    fn is(&self, sent: &[u8]) -> Result<bool, ()> {
+        // An escape is longer than what it stands for.
+        if sent.len() < self.0.len() {
+            return Ok(false);
+        }
+        let decoded = Self::decode(sent);
+        match decoded.strip_prefix(&*self.0) {
+            Some([]) => Ok(true),
+            Some([0 | b'[', ..]) => Err(()),
+            // PHP reads a bracket that nothing closes as an underscore.
+            _ if decoded.contains(&b'[') => {
+                let php: Vec<u8> =
+                    decoded.iter().map(|byte| if *byte == b'[' { b'_' } else { *byte }).collect();
+                match php.strip_prefix(&*self.0) {
+                    Some([]) => Ok(true),
+                    Some([0, ..]) => Err(()),
+                    _ => Ok(false),
+                }
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn repeated(&self, kind: &str) -> AmbiguousRequest {
+        AmbiguousRequest::Repeated(self.described(kind))
+    }
+
+    fn described(&self, kind: &str) -> String {
+        format!("the {kind} `{}`", printable(&String::from_utf8_lossy(&self.0)))
     }
 }
 
@@ -121,33 +178,124 @@ fn is_token(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b";=,".contains(&byte))
 }
 
-/// All lines of a header, joined as HTTP defines.
-fn header(request: &ClientRequest<'_>, name: &HeaderName) -> Vec<u8> {
+/// The only line of a header. A comma is part of the value.
+fn header(request: &ClientRequest<'_>, name: &HeaderName) -> Result<Vec<u8>, AmbiguousRequest> {
+    // HTTP/2 may send cookies in several lines.
+    if *name == COOKIE {
+        return Ok(joined(request, name, b"; "));
+    }
+    let mut lines = request.headers.get_all(name).iter();
+    let line = lines.next().map_or(&[][..], HeaderValue::as_bytes);
+    if lines.next().is_some() || request.headers.keys().any(|other| is_respelling(other, name)) {
+        return Err(AmbiguousRequest::Repeated(format!("the header `{name}`")));
+    }
+    Ok(line.trim_ascii().to_vec())
+}
+
+/// Whether two names differ in their punctuation only: CGI and its successors read both as one.
+fn is_respelling(other: &HeaderName, name: &HeaderName) -> bool {
+    let (other, name) = (other.as_str().as_bytes(), name.as_str().as_bytes());
+    let is_mark = |byte: u8| !byte.is_ascii_alphanumeric();
+    let alike = |(one, other): (&u8, &u8)| one == other || (is_mark(*one) && is_mark(*other));
+    other.len() == name.len() && other != name && other.iter().zip(name).all(alike)
+}
+
+/// All lines of a header as one.
+fn joined(request: &ClientRequest<'_>, name: &HeaderName, by: &[u8]) -> Vec<u8> {
     let lines: Vec<_> = request.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-    lines.join(&b", "[..]).trim_ascii().to_vec()
+    lines.join(by).trim_ascii().to_vec()
 }
 
-fn cookie(request: &ClientRequest<'_>, name: &str) -> Option<Vec<u8>> {
-    let lines = request.headers.get_all(COOKIE).iter();
-    let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    pairs.find_map(|pair| {
-        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(value.to_vec())
+/// The value of a cookie, unescaped and without quotes, as many servers read it.
+fn cookie(request: &ClientRequest<'_>, name: &LenientName) -> Result<Vec<u8>, AmbiguousRequest> {
+    let lines = || request.headers.get_all(COOKIE).iter();
+    let pairs = || lines().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    if pairs().any(|pair| hides(pair, name)) {
+        return Err(name.repeated("cookie"));
+    }
+    let value = only_value(pairs(), name).map_err(|()| name.repeated("cookie"))?;
+    let value = value.unwrap_or_default().trim_ascii();
+    let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    let value = quoted.map_or(value.into(), unquoted);
+    let unescaped = bytes(&value).flat_map(|(byte, _)| match byte {
+        // The mark of our own values.
+        0 => b"%00".to_vec(),
+        byte => vec![byte],
+    });
+    Ok(unescaped.collect())
+}
+
+/// Whether a pair has another with this name in it, for servers that separate cookies by spaces or commas too.
+fn hides(pair: &[u8], name: &LenientName) -> bool {
+    let mut before_equals: Vec<_> = pair.trim_ascii_start().split(|byte| *byte == b'=').collect();
+    before_equals.pop();
+    before_equals.into_iter().any(|text| {
+        let text = text.trim_ascii_end();
+        let parts = text.iter().rposition(|byte| byte.is_ascii_whitespace() || *byte == b',');
+        parts.is_some_and(|at| name.is(&text[at + 1..]) != Ok(false))
     })
 }
 
-fn query(request: &ClientRequest<'_>, name: &str) -> Option<String> {
-    request.query.split('&').find_map(|pair| {
-        let (given, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (component(given) == name).then(|| component(value))
-    })
+/// What stands between quotes, without the backslashes before characters and before their octal numbers.
+fn unquoted(quoted: &[u8]) -> Cow<'_, [u8]> {
+    if !quoted.contains(&b'\\') {
+        return quoted.into();
+    }
+    let (mut plain, mut rest) = (Vec::with_capacity(quoted.len()), quoted);
+    loop {
+        let (byte, after) = match rest {
+            [b'\\', high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', after @ ..] => {
+                ((high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0'), after)
+            }
+            [b'\\', byte, after @ ..] | [byte, after @ ..] => (*byte, after),
+            [] => return plain.into(),
+        };
+        plain.push(byte);
+        rest = after;
+    }
+}
+
+/// The value of a query parameter, in its one spelling. Some servers separate parameters by semicolons too.
+fn query(request: &ClientRequest<'_>, name: &LenientName) -> Result<Vec<u8>, AmbiguousRequest> {
+    let repeated = || name.repeated("query parameter");
+    let pairs = || request.query.split('&');
+    let value = only_value(pairs().map(str::as_bytes), name).map_err(|()| repeated())?;
+    let behind = pairs().flat_map(|pair| pair.split(';').skip(1)).map(str::as_bytes);
+    let is_behind = only_value(behind, name).map_err(|()| repeated())?.is_some();
+    let Some(value) = value else {
+        return if is_behind { Err(repeated()) } else { Ok(Vec::new()) };
+    };
+    if is_behind {
+        return Err(repeated());
+    }
+    if value.contains(&b';') {
+        return Err(AmbiguousRequest::Semicolon(name.described("query parameter")));
+    }
+    // A part of a text between ASCII characters is a text.
+    Ok(component(&String::from_utf8_lossy(value)).into_bytes())
+}
+
+/// The value of the only pair with this name; `Err` if there are several, or one that only some servers read so.
+fn only_value<'p>(
+    pairs: impl Iterator<Item = &'p [u8]>,
+    name: &LenientName,
+) -> Result<Option<&'p [u8]>, ()> {
+    let mut found = None;
+    for pair in pairs {
+        let equals = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+        let (given, value) = pair.split_at(equals);
+        if name.is(given)? && found.replace(value.get(1..).unwrap_or_default()).is_some() {
+            return Err(());
+        }
+    }
+    Ok(found)
 }
 
 /// Host, path and query. A client can vary the query, and so get any number of keys.
-fn url(request: &ClientRequest<'_>) -> String {
+fn url(request: &ClientRequest<'_>, case: Case) -> String {
     let ClientRequest { host, path, query, .. } = request;
     let mark = if query.is_empty() { "" } else { "?" };
-    format!("{host}{}{mark}{query}", path.counted())
+    format!("{host}{}{mark}{query}", path.counted_in(case))
 }
 
 /// A hash of the client's network, its user agent and its `Accept` headers, for clients that share or change addresses.
@@ -163,7 +311,7 @@ fn fingerprint(request: &ClientRequest<'_>) -> String {
         IpAddr::V6(_) => add(request.client_name().as_bytes()),
     }
     for name in [USER_AGENT, ACCEPT, ACCEPT_LANGUAGE, ACCEPT_ENCODING] {
-        add(&header(request, &name));
+        add(&joined(request, &name, b", "));
     }
     format!("{FINGERPRINT}{:032x}", hasher.finish128().as_u128())
 }

@@ -7,16 +7,25 @@ use crate::Peer;
 
 /// The key that `parts` make of a request of 192.0.2.7 to `/a/b/?user=ann&x=1`, with some headers.
 fn key(parts: &[&str], headers: &[(&str, &str)]) -> String {
+    key_of("/a//b/?user=%61nn&x=1", parts, headers).unwrap()
+}
+
+fn key_of(
+    target: &str,
+    parts: &[&str],
+    headers: &[(&str, &str)],
+) -> Result<String, AmbiguousRequest> {
     let client_ip = ClientIp::new();
-    let mut request = Request::post("/a//b/?user=%61nn&x=1").header("host", "Shop.example:80");
+    let mut request = Request::post(target).header("host", "Shop.example:80");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let (request, ()) = request.body(()).unwrap().into_parts();
     let peer = Peer::Ip("192.0.2.7".parse().unwrap());
-    let seen = ClientRequest::forwarded(&client_ip, peer, &request).unwrap();
-    let key = KeyParts::read(parts.iter().copied()).unwrap().key_for(&seen, Some("POST /a/*"));
-    String::from_utf8(key).unwrap()
+    let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
+    let route = MatchedRoute { name: Some("POST /a/*"), ..MatchedRoute::default() };
+    let key = KeyParts::read(parts.iter().copied()).unwrap().key_for(&seen, route)?;
+    Ok(String::from_utf8(key).unwrap())
 }
 
 #[test]
@@ -40,6 +49,121 @@ fn each_part_is_what_it_says() {
         ("header:x-team|query:user", "ann"),
     ] {
         assert_eq!(key(&[part], &cookies), expected, "{part}");
+    }
+}
+
+#[test]
+fn a_repeated_part_is_refused() {
+    for (part, headers) in [
+        ("header:x-user", &[("x-user", "ann"), ("x-user", "ben")][..]),
+        ("header:x-user", &[("x-user", "ann"), ("x-user", "ann")]),
+        ("header:x-user", &[("x-user", ""), ("x-user", "ann")]),
+        ("header:x-user", &[("x_user", "ann")]),
+        ("header:x-user|client_ip", &[("x-user", "ann"), ("X_User", "ben")]),
+        ("header:x-user", &[("x.user", "ben")]),
+        ("cookie:sid", &[("cookie", "sid=a; sid=b")]),
+        ("cookie:sid", &[("cookie", "sid=a"), ("cookie", "sid=b")]),
+        ("cookie:sid", &[("cookie", "sid=a;x=1;\tsid =a")]),
+        ("cookie:sid", &[("cookie", "%73id=a; sid=b")]),
+        ("cookie:sid", &[("cookie", "SID=a; sid=b")]),
+        ("cookie:sid", &[("cookie", "sid; sid=b")]),
+        ("cookie:sid", &[("cookie", "sid[0]=b")]),
+        ("cookie:sid", &[("cookie", "sid=r0; x=1 sid=ann")]),
+        ("cookie:sid", &[("cookie", "sid=r0 sid=ann")]),
+        ("cookie:sid", &[("cookie", "x=1 sid=ann")]),
+        ("cookie:sid", &[("cookie", "x=1\tSid =ann")]),
+        ("cookie:sid", &[("cookie", "x sid=ann")]),
+        ("cookie:sid", &[("cookie", "x=1, sid=2")]),
+        ("cookie:sid", &[("cookie", "x=1,sid=2")]),
+        ("cookie:sid", &[("cookie", "x=y=1 s%69d=2")]),
+        ("cookie:api_key", &[("cookie", "api_key=r0; api[key=ann")]),
+    ] {
+        let refused = key_of("/", &[part], headers);
+        assert!(matches!(refused, Err(AmbiguousRequest::Repeated(_))), "{headers:?}: {refused:?}");
+    }
+    for query in [
+        "a=1&a=2",
+        "a=1&a=1",
+        "a=&a=1",
+        "a&a=1",
+        "%61=1&a=2",
+        "a=1&%61=2",
+        "A=1&a=2",
+        "a=1&+a=2",
+        "a=1&a[]=2",
+        "a[]=2",
+        "a%5B0%5D=2",
+        "a=1;a=2",
+        "x=1;a=2",
+        "a=1&x=1;a=2",
+        "a%00b=1",
+    ] {
+        let refused = key_of(&format!("/?{query}"), &["query:a"], &[]);
+        assert!(matches!(refused, Err(AmbiguousRequest::Repeated(_))), "{query}: {refused:?}");
+    }
+    for query in ["a_b=r0&a[b=real", "a_b=r0&a%5Bb=real", "a_b=r0&A%5bb=real", "a[b%00=real"] {
+        let refused = key_of(&format!("/?{query}"), &["query:a_b"], &[]);
+        assert!(matches!(refused, Err(AmbiguousRequest::Repeated(_))), "{query}: {refused:?}");
+    }
+    assert_eq!(
+        key_of("/?a=1;b=2", &["query:a"], &[]).unwrap_err().to_string(),
+        "the query parameter `a` has a semicolon, where some servers begin another: send it as %3B"
+    );
+    let refused = key_of("/?a.b=1&a_b=2", &["query:a_b"], &[]).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the query parameter `a_b` is repeated, or in a spelling that servers read differently: send it once, as it is named here"
+    );
+}
+
+#[test]
+fn what_a_key_does_not_read_may_be_repeated() {
+    let headers = [
+        ("accept", "a"),
+        ("accept", "b"),
+        ("cookie", "x=1; x=2; y=1 x=sid, z; sid=s"),
+        ("x-user", "a, b"),
+    ];
+    for (part, expected) in [("cookie:sid", "s"), ("query:b", "3"), ("header:x-user", "a, b")] {
+        assert_eq!(key_of("/?a=1&a=2&b=3&ab=4", &[part], &headers).as_deref(), Ok(expected));
+    }
+    let crumbs = [("cookie", "a=1"), ("cookie", "b=2")];
+    assert_eq!(key_of("/", &["header:cookie"], &crumbs).as_deref(), Ok("a=1; b=2"));
+}
+
+#[test]
+fn another_spelling_of_a_value_is_the_same_value() {
+    for cookie in ["sid=a/b==", "sid=%61%2fb==", "sid=\"a/b==\"", "Sid = a/b== ", "%53id=a%2Fb=%3D"]
+    {
+        assert_eq!(
+            key_of("/", &["cookie:sid"], &[("cookie", cookie)]).as_deref(),
+            Ok("a/b=="),
+            "{cookie}"
+        );
+    }
+    for (cookie, expected) in [
+        (r#"sid="\141nn""#, "ann"),
+        (r#"sid="\a\n\n""#, "ann"),
+        (r#"sid="\04561nn""#, "ann"),
+        (r#"sid="a\\n\"""#, r#"a\n""#),
+        (r#"sid="\000x""#, "%00x"),
+        (r"sid=\141nn", r"\141nn"), // not quoted
+        (r#"sid="ann\""#, "ann\\"),
+    ] {
+        let key = key_of("/", &["cookie:sid"], &[("cookie", cookie)]);
+        assert_eq!(key.as_deref(), Ok(expected), "{cookie}");
+    }
+    assert_eq!(key_of("/?a[b=ann", &["query:a_b"], &[]).as_deref(), Ok("ann"));
+    assert_eq!(
+        key_of("/", &["cookie:sid"], &[("cookie", "sid=%00global")]).as_deref(),
+        Ok("%00global")
+    );
+    for query in ["user=ann", "User=%61nn", "%55ser=ann", "+user=ann"] {
+        assert_eq!(
+            key_of(&format!("/?{query}"), &["query:user"], &[]).as_deref(),
+            Ok("ann"),
+            "{query}"
+        );
     }
 }
 
@@ -104,6 +228,22 @@ fn words_that_name_no_part_are_explained() {
         assert!(error.contains(expected), "{word}: {error}");
     }
     assert!(KeyParts::read([]).is_err());
+}
+
+#[test]
+fn a_key_has_a_bounded_number_of_parts_and_alternatives() {
+    let alternatives = |count| vec!["query:b"; count].join("|");
+    let parts = |count| vec!["query:b"; count];
+    assert!(KeyParts::read([&*alternatives(ALTERNATIVES_MAX)]).is_ok());
+    assert!(KeyParts::read(parts(PARTS_MAX)).is_ok());
+    for (read, expected) in [
+        (KeyParts::read([&*alternatives(ALTERNATIVES_MAX + 1)]), "too many alternatives"),
+        (KeyParts::read([&*alternatives(100_000)]), "expected at most 8"),
+        (KeyParts::read(parts(PARTS_MAX + 1)), "too many key parts: expected at most 8"),
+    ] {
+        let error = read.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 proptest! {

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::Authority;
 use tidegate::adaptive::{Reading, Target};
 use tidegate::{Clock, SystemClock};
 use tokio::task::JoinSet;
@@ -111,11 +112,12 @@ impl HttpProbe {
     }
 
     fn update(&mut self, answer: &Result<f64, ProbeError>) {
-        let url = &self.ask.uri;
+        // Path and query may hold a secret.
+        let host = self.ask.uri.authority().map_or("", Authority::as_str);
         match answer {
-            Ok(_) if !self.is_well => tracing::info!(%url, "load probe answers again"),
+            Ok(_) if !self.is_well => tracing::info!(host, "load probe answers again"),
             Err(ProbeError::Failed(why) | ProbeError::Unclear(why)) if self.is_well => {
-                tracing::warn!(%url, %why, "load probe failed");
+                tracing::warn!(host, %why, "load probe failed");
             }
             _ => {}
         }

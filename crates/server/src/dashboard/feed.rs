@@ -93,6 +93,13 @@ fn event(name: &str, data: &str) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
 
+impl EventStream {
+    /// What a watcher alone holds: later events are shared.
+    pub(crate) fn snapshot_bytes(&self) -> u64 {
+        self.first.as_ref().map_or(0, |first| first.len() as u64)
+    }
+}
+
 impl Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;

@@ -13,7 +13,7 @@ use tidegate::Op;
 use super::shared::{Problem, refusal};
 use crate::metrics::Door;
 use crate::service::{AppState, InForce, Question, Unanswered, headers};
-use tidegate_request::{ClientRequest, Peer};
+use tidegate_request::{ClientRequest, Peer, TargetHeader};
 
 /// The status of a refusal, also if the proxy requests another one.
 const STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
@@ -47,9 +47,9 @@ async fn decide(
     let settings = &in_force.http;
     let denied = deny_status(request.uri.query().unwrap_or_default())?;
     warn_untrusted_proxy(&in_force, peer, request);
-    let seen = ClientRequest::forwarded(&settings.client_ip, peer, request)
-        .map_err(|error| Problem::bad_input(&error.to_string()))?;
-    let Some(found) = settings.routes.find(&seen, policy) else {
+    let target = if policy.is_none() { TargetHeader::Required } else { TargetHeader::Optional };
+    let seen = ClientRequest::forwarded(&settings.client_ip, peer, request, target)?;
+    let Some(found) = settings.routes.find(&seen, policy)? else {
         return Ok(Response::default()); // nothing limits it
     };
     let policy = call.routed(&found)?;

@@ -15,18 +15,21 @@ mod policies;
 mod pressure;
 mod ready;
 mod router;
+mod shared_page;
 mod status;
 
 use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
+use http_body_util::Full;
 use hyper::body::{Body, Bytes};
 use tidegate::tower::write_retry_after;
 use tidegate::{Answer, Clock, Op, SystemClock, Timestamp};
 
 pub(crate) use self::door::HttpDoor;
 use self::router::{ApiBody, ApiRequest, HandlerResult, Methods, Route, any, get, post, whole};
+use self::shared_page::SharedPage;
 use super::shared::request::{BatchRequest, Request};
 use super::shared::{Problem, body};
 use super::{forward_auth, grpc};
@@ -40,11 +43,14 @@ pub(super) struct Api {
     app: Arc<AppState>,
     feed: Arc<Feed>,
     started: Timestamp,
+    metrics_page: SharedPage,
+    policies_page: SharedPage,
 }
 
 impl Api {
     fn new(app: Arc<AppState>, feed: Arc<Feed>) -> Self {
-        Self { app, feed, started: SystemClock.now() }
+        let (metrics_page, policies_page) = (SharedPage::default(), SharedPage::default());
+        Self { app, feed, started: SystemClock.now(), metrics_page, policies_page }
     }
 }
 
@@ -53,15 +59,15 @@ fn routes() -> impl Iterator<Item = Route> {
     let own = [
         ("/", get(page::page)),
         ("/assets/{build}/{file}", get(page::asset)),
-        ("/healthcheck", get(|_| async { Ok(text("OK")) })),
-        ("/healthz", get(|_| async { Ok(text("ok\n")) })),
+        ("/healthcheck", get(|_| async { Ok(text("OK")) }).for_any_host()),
+        ("/healthz", get(|_| async { Ok(text("ok\n")) }).for_any_host()),
         ("/json", post(envoy_json)),
         ("/metrics", get(metrics_page)),
         ("/openapi.json", get(openapi::show)),
-        ("/readyz", get(ready::ready)),
+        ("/readyz", get(ready::ready).for_any_host()),
         ("/v1/acquire", post(permits::acquire)),
-        ("/v1/auth", any(auth)),
-        ("/v1/auth/{policy}", any(auth_policy)),
+        ("/v1/auth", any(auth).for_any_host()),
+        ("/v1/auth/{policy}", any(auth_policy).for_any_host()),
         ("/v1/check", post(|request| decide(request, Op::Take))),
         ("/v1/check/batch", post(check_batch)),
         ("/v1/live", get(page::live)),
@@ -98,14 +104,14 @@ async fn reset(request: ApiRequest) -> HandlerResult {
 
 /// Forward-auth by the routes.
 async fn auth(ApiRequest { api, peer, head, body, .. }: ApiRequest) -> HandlerResult {
-    let has_body = !body.is_end_stream();
+    let has_body = !body.body.is_end_stream();
     Ok(whole(forward_auth::answer(&api.app, peer, None, &head, has_body).await))
 }
 
 /// Forward-auth by one policy.
 async fn auth_policy(request: ApiRequest) -> HandlerResult {
     let ApiRequest { api, peer, params, head, body } = request;
-    let (policy, has_body) = (Some(params.at(0)), !body.is_end_stream());
+    let (policy, has_body) = (Some(params.at(0)), !body.body.is_end_stream());
     Ok(whole(forward_auth::answer(&api.app, peer, policy, &head, has_body).await))
 }
 
@@ -115,13 +121,17 @@ async fn envoy_json(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
 }
 
 async fn metrics_page(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
-    let mut page = String::new();
-    api.app.with_figures(&mut |figures| page = api.app.metrics().render(figures));
+    let render = || {
+        let mut page = String::new();
+        api.app.with_figures(&mut |figures| page = api.app.metrics().render(figures));
+        page
+    };
+    let page = api.metrics_page.get(render).await;
     Ok(with_headers(&[(CONTENT_TYPE, metrics::CONTENT_TYPE)], page))
 }
 
 async fn policies(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
-    let policies = policies::to_json(&api.app.in_force());
+    let policies = api.policies_page.get(|| policies::to_json(&api.app.in_force())).await;
     Ok(with_headers(&[(CONTENT_TYPE, "application/json")], policies))
 }
 
@@ -230,7 +240,7 @@ fn json_of(
 }
 
 fn text(text: &'static str) -> Response<ApiBody> {
-    with_headers(&[(CONTENT_TYPE, "text/plain; charset=utf-8")], text)
+    with_static(&[(CONTENT_TYPE, "text/plain; charset=utf-8")], text)
 }
 
 fn with_headers(
@@ -242,6 +252,12 @@ fn with_headers(
     let values = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
     response.headers_mut().extend(values);
     response
+}
+
+/// A response whose bytes are part of the program.
+fn with_static(headers: &[(HeaderName, &'static str)], body: &'static str) -> Response<ApiBody> {
+    let response = with_headers(headers, "");
+    response.map(|_| ApiBody::Shared(Full::new(Bytes::from_static(body.as_bytes()))))
 }
 
 fn no_content() -> Response<ApiBody> {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -35,6 +35,36 @@ pub(crate) async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let read = tokio::time::timeout(LONG, stream.read_to_end(&mut reply));
     let _ = read.await.expect("still open");
     reply
+}
+
+/// Reads frames of HTTP/2 until there is one of this kind, and returns its payload. `None` if the server closes first.
+pub(crate) async fn read_http2_frame(stream: &mut TcpStream, kind: u8) -> Option<Vec<u8>> {
+    loop {
+        let mut head = [0; 9];
+        let read = tokio::time::timeout(LONG, stream.read_exact(&mut head));
+        read.await.expect("sent nothing").ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        let read = tokio::time::timeout(LONG, stream.read_exact(&mut payload));
+        read.await.expect("sent half a frame").ok()?;
+        // Not the acknowledgement of settings.
+        if head[3] == kind {
+            return Some(payload);
+        }
+    }
+}
+
+/// Whether the server answers a ping of HTTP/2.
+pub(crate) async fn answers_ping(stream: &mut TcpStream) -> bool {
+    stream.write_all(&http2_frame(6, 0, 0, b"tidegate")).await.unwrap();
+    read_http2_frame(stream, 6).await.is_some_and(|payload| payload == b"tidegate")
+}
+
+/// Waits until the server resets a stream, which must be cancelled, and alone.
+pub(crate) async fn wait_until_reset(stream: &mut TcpStream) {
+    const CANCEL: [u8; 4] = [0, 0, 0, 8];
+    assert_eq!(read_http2_frame(stream, 3).await.expect("closed"), CANCEL);
+    assert!(answers_ping(stream).await, "the connection goes on");
 }
 
 /// A frame of HTTP/2: length, kind, flags, stream.

@@ -1,4 +1,4 @@
-//! Log lines about decisions: refusals, and checks that the store failed to decide.
+//! Log lines that clients cause: refusals, checks that the store failed to decide, wrong secrets, clients at their bound.
 //!
 //! An attack causes millions of them and must not fill the log: ten lines a second of each kind are written, the others
 //! are counted, and the next line has the count. The key itself is never logged, only a hash that is valid for this
@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate::{Key, LimitError, Limiter, SystemClock};
 
-use crate::metrics::{Outcome, Status};
+use crate::metrics::{Door, Outcome, Status};
 use tidegate_core::text::printable;
+use tidegate_request::Peer;
 
 /// Per kind of line.
 const RATE: &str = "10/s burst 20";
@@ -20,6 +21,8 @@ pub(crate) struct Events {
     hasher: RandomState,
     refusals: LineLimiter,
     without_store: LineLimiter,
+    wrong_secrets: LineLimiter,
+    per_client: LineLimiter,
 }
 
 /// The rate limit of one kind of line.
@@ -37,6 +40,32 @@ impl Events {
             hasher: RandomState::new(),
             refusals: LineLimiter::new(RATE),
             without_store: LineLimiter::new(RATE),
+            wrong_secrets: LineLimiter::new(RATE),
+            per_client: LineLimiter::new(RATE),
+        }
+    }
+
+    /// Logs a wrong password or token; never what was sent.
+    #[cold]
+    pub(crate) fn wrong_secret(&self, door: Door, peer: Peer) {
+        if let Some(unsaid) = self.wrong_secrets.permit() {
+            let (door, peer) = (door.as_str(), peer.to_string());
+            tracing::warn!(door, peer, unsaid, "wrong password or token");
+        }
+    }
+
+    /// Logs a client that has reached its part of a bound.
+    #[cold]
+    pub(crate) fn too_many_of_client(&self, door: Door, client: &str, bound: &'static str) {
+        if let Some(unsaid) = self.per_client.permit() {
+            let door = door.as_str();
+            tracing::warn!(
+                door,
+                client,
+                bound,
+                unsaid,
+                "one client has reached its part of a bound: per_client sets it"
+            );
         }
     }
 
@@ -69,9 +98,14 @@ impl Events {
     }
 
     /// All lines dropped so far, by kind.
-    pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 2] {
-        let total = |limiter: &LineLimiter| limiter.dropped_total.load(Relaxed);
-        [("refused", total(&self.refusals)), ("without-store", total(&self.without_store))]
+    pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 4] {
+        [
+            ("refused", &self.refusals),
+            ("without-store", &self.without_store),
+            ("wrong-secret", &self.wrong_secrets),
+            ("per-client", &self.per_client),
+        ]
+        .map(|(event, limiter)| (event, limiter.dropped_total.load(Relaxed)))
     }
 
     /// Keyed with a random seed of this process.

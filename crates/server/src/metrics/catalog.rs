@@ -47,6 +47,10 @@ families! {
         "Open connections, by door.";
     CONNECTIONS_TOTAL: Counter "tidegate_connections_total" ["door"]
         "Accepted connections, by door.";
+    CONNECTIONS_REFUSED: Counter "tidegate_connections_refused_total" ["door"]
+        "Connections closed because their client had as many as per_client allows.";
+    AUTH_FAILURES: Counter "tidegate_auth_failures_total" ["door"]
+        "Wrong passwords (resp) and wrong tokens of admin calls (http).";
     STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
         "Checks that the store failed to decide, by kind of error.";
     UPSTREAM_REQUESTS: Counter "tidegate_upstream_requests_total" ["upstream", "status"]
@@ -60,7 +64,7 @@ families! {
     UPSTREAM_IDLE: Gauge "tidegate_upstream_idle_connections" ["upstream"]
         "Idle connections to an upstream.";
     SHED: Counter "tidegate_proxy_shed_total" ["reason"]
-        "Requests refused by the proxy because of overload, by the bound that was reached: in_flight, max_requests or max_waiting.";
+        "Requests refused by the proxy because of overload, by the bound that was reached: in_flight, max_requests, max_waiting or per_client.";
     URL_COUNT: Gauge "request_count_by_url" ["url"]
         "Requests forwarded by the proxy in the last minute, by path, for the 100 busiest paths; paths beyond 10,000 count as other.";
     URL_MEAN: Gauge "request_resp_avg_by_url" ["url"]
@@ -89,6 +93,20 @@ families! {
         "Connections to Redis that were lost or closed after a failure.";
     REDIS_REFRESHES: Counter "tidegate_redis_refreshes_total" []
         "Topology refreshes from a cluster or a sentinel.";
+    STORE_DURATION: Histogram "tidegate_store_call_duration_seconds" []
+        "Time of a call to PostgreSQL or memcached: a read or a write of a batch. Several checks may share a call.";
+    STORE_QUESTIONS: Counter "tidegate_store_questions_total" []
+        "Store requests to PostgreSQL or memcached.";
+    STORE_CALLS: Counter "tidegate_store_calls_total" []
+        "Calls that carried those requests: a read and, if something changed, a write per batch.";
+    STORE_CONFLICTS: Counter "tidegate_store_conflicts_total" []
+        "Decisions made again because another node had changed the key meanwhile.";
+    STORE_TIMEOUTS: Counter "tidegate_store_timeouts_total" []
+        "Store requests whose deadline passed.";
+    STORE_CONNECTS: Counter "tidegate_store_connects_total" ["result"]
+        "Attempts to connect to PostgreSQL or memcached.";
+    STORE_DISCONNECTS: Counter "tidegate_store_disconnects_total" []
+        "Connections to PostgreSQL or memcached that were lost or closed after a failure.";
     KEYS: Gauge "tidegate_keys" []
         "Keys in the memory store, one per limit. Only with the memory store.";
     MEMORY_BYTES: Gauge "tidegate_memory_bytes" []
@@ -116,7 +134,7 @@ families! {
     RELOAD_REFUSED: Gauge "tidegate_config_refused" []
         "1 while the configuration file was refused and an older configuration is in force, otherwise 0.";
     LOG_LINES_DROPPED: Counter "tidegate_log_unsaid_total" ["event"]
-        "Log lines dropped by the rate limit of their kind: refused, or without-store (decided without the store).";
+        "Log lines dropped by the rate limit of their kind: refused, without-store (decided without the store), wrong-secret or per-client.";
     BUILD: Gauge "tidegate_build_info" ["version"]
         "Always 1; the label is the running version.";
     CPU: Counter "process_cpu_seconds_total" []

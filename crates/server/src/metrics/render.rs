@@ -6,6 +6,7 @@ use tidegate::driver::{CallTimes, NetworkStats};
 use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
 use tidegate_core::adaptive::UrlSummary;
 
+use super::catalog::Family;
 use super::histogram::BOUNDS_NS;
 use super::policies::Status;
 use super::process::Process;
@@ -27,7 +28,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) urls: Vec<(Option<String>, UrlSummary)>,
     pub(crate) leases: LeaseStats,
     /// Log lines that were not written, by event.
-    pub(crate) dropped_log_lines: [(&'static str, u64); 2],
+    pub(crate) dropped_log_lines: [(&'static str, u64); 4],
 }
 
 /// Calls a function with the current figures.
@@ -55,7 +56,14 @@ impl Metrics {
         upstreams::render_urls(to, &figures.urls);
         let store = self.store().map(|store| store.report()).unwrap_or_default();
         breaker(to, store.breaker);
-        network(to, store.network.unwrap_or_default(), store.call_times.unwrap_or_default());
+        let (stats, times) =
+            (store.network.unwrap_or_default(), store.call_times.unwrap_or_default());
+        let none = (NetworkStats::default(), CallTimes::default());
+        let is_redis = self.store().is_none_or(|store| store.kind == "redis");
+        let (of_redis, of_others) =
+            if is_redis { ((stats, times), none) } else { (none, (stats, times)) };
+        redis(to, of_redis.0, &of_redis.1);
+        other_network_store(to, of_others.0, &of_others.1);
         if let Some(stats) = store.memory {
             memory(to, stats);
         }
@@ -103,6 +111,10 @@ impl Metrics {
         to.samples(&catalog::CONNECTIONS, doors().map(|(label, door)| (label, door.open())));
         let accepted = doors().map(|(label, door)| (label, door.accepted.load(Relaxed)));
         to.samples(&catalog::CONNECTIONS_TOTAL, accepted);
+        let refused = doors().map(|(label, door)| (label, door.refused.load(Relaxed)));
+        to.samples(&catalog::CONNECTIONS_REFUSED, refused);
+        let failed = doors().map(|(label, door)| (label, door.auth_failures.load(Relaxed)));
+        to.samples(&catalog::AUTH_FAILURES, failed);
     }
 
     fn shed_by_proxy(&self, to: &mut impl Sink) {
@@ -136,11 +148,31 @@ fn breaker(to: &mut impl Sink, breaker: Option<(BreakerState, u64)>) {
     to.single(&catalog::BREAKER_OPENED, opened);
 }
 
-fn network(to: &mut impl Sink, stats: NetworkStats, times: CallTimes) {
-    to.family(&catalog::LUA_DURATION);
+fn call_times(to: &mut impl Sink, family: &Family, times: &CallTimes) {
+    to.family(family);
     let bounds_s = CallTimes::BOUNDS_US.map(|us| seconds(us, 1e6));
     let sum_s = seconds(times.total_us, 1e6);
-    to.histogram(&catalog::LUA_DURATION, &[], (&bounds_s, &times.counts), sum_s);
+    to.histogram(family, &[], (&bounds_s, &times.counts), sum_s);
+}
+
+/// A store that is not Redis, over a network.
+fn other_network_store(to: &mut impl Sink, stats: NetworkStats, times: &CallTimes) {
+    call_times(to, &catalog::STORE_DURATION, times);
+    for (family, value) in [
+        (catalog::STORE_QUESTIONS, stats.requests),
+        (catalog::STORE_CALLS, stats.calls),
+        (catalog::STORE_CONFLICTS, stats.conflicts),
+        (catalog::STORE_TIMEOUTS, stats.timeouts + stats.not_sent),
+        (catalog::STORE_DISCONNECTS, stats.disconnects),
+    ] {
+        to.single(&family, value);
+    }
+    let connects = [(["ok"], stats.connects), (["error"], stats.connect_failures)];
+    to.samples(&catalog::STORE_CONNECTS, connects);
+}
+
+fn redis(to: &mut impl Sink, stats: NetworkStats, times: &CallTimes) {
+    call_times(to, &catalog::LUA_DURATION, times);
     for (family, value) in [
         (catalog::NOSCRIPT, stats.noscript),
         (catalog::UNREPLICATED, stats.unreplicated),

@@ -12,8 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::net::{Listener, Stream};
-use tidegate_request::Peer;
+use crate::net::{Client, Listener, Stream};
 
 /// How long clients that were connecting when the listener stopped have to finish: one round trip, and the accept.
 const HANDSHAKE: Duration = Duration::from_millis(100);
@@ -46,7 +45,7 @@ pub(crate) trait ConnectionHandler: Clone + Send + 'static {
     fn serve(
         self,
         stream: Stream,
-        peer: Peer,
+        client: Client,
         shutdown: Shutdown,
     ) -> impl Future<Output = ()> + Send;
 }
@@ -156,7 +155,7 @@ impl<D: ConnectionHandler> Connections<D> {
         tokio::select! {
             (slot, accepted) = accepted => match accepted {
                 Ok((stream, peer)) => {
-                    let serving = self.door.clone().serve(stream, peer, self.shutdown.clone());
+                    let serving = self.door.clone().serve(stream, peer.into(), self.shutdown.clone());
                     self.tasks.spawn(async move {
                         serving.await;
                         drop(slot);

@@ -1,22 +1,39 @@
-//! Reads request bodies whole, within a bound per body and one for all bodies together.
+//! Reads request bodies whole, within bounds: per body, for the bodies of one client, and for all together.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use http_body_util::BodyExt;
-use hyper::body::Body;
 use hyper::body::Bytes;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use hyper::body::{Body, Incoming};
 
-/// Nearly all bodies are smaller. Up to this size a body needs no permits: a request head may be larger.
+use super::clients::ClientUsage;
+use super::http::Activity;
+use super::room::{REQUESTS, Reserved, Room, SMALL_REQUESTS};
+
+/// Nearly all bodies are smaller, and arrive in one piece: then they need no room. One in several pieces needs room from its
+/// first byte, because its client decides how long it is kept.
 const SMALL_BYTES: usize = 4 << 10;
-/// The bytes of all larger bodies together, beyond [`SMALL_BYTES`] each.
-static BODY_BUDGET: Semaphore = Semaphore::const_new(64 << 20);
 
-/// A whole body, and the memory permits that it holds until it is dropped.
+/// The body of a request, and the connection whose client it takes room of.
+pub(crate) struct RequestBody<B = Incoming> {
+    pub(crate) body: B,
+    pub(crate) activity: Arc<Activity>,
+}
+
+/// For bodies up to [`SMALL_BYTES`], and for larger ones, which do not keep the small ones out.
+struct Rooms<'r, 'c> {
+    small: &'r Room,
+    large: &'r Room,
+    /// Who takes a part of them; `None` if nobody counts it.
+    client: Option<&'c Arc<ClientUsage>>,
+}
+
+/// A whole body, and the room that it holds until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Collected<'r> {
     pub(crate) bytes: Bytes,
-    pub(crate) room: Option<SemaphorePermit<'r>>,
+    pub(crate) room: Option<Reserved<'r>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,22 +41,24 @@ pub(crate) enum BodyReadError {
     /// The body ended early or was not well framed.
     Broken,
     TooLarge,
-    /// All bodies together take too much memory.
+    /// All bodies together, or those of this client, take too much memory.
     NoRoom,
 }
 
 pub(crate) async fn collect<B>(
+    client: Option<&Arc<ClientUsage>>,
     body: &mut B,
     bytes_max: usize,
 ) -> Result<Collected<'static>, BodyReadError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    collect_into(&BODY_BUDGET, body, bytes_max).await
+    let rooms = Rooms { small: &SMALL_REQUESTS, large: &REQUESTS, client };
+    collect_into(&rooms, body, bytes_max).await
 }
 
 async fn collect_into<'r, B>(
-    all: &'r Semaphore,
+    rooms: &Rooms<'r, '_>,
     body: &mut B,
     bytes_max: usize,
 ) -> Result<Collected<'r>, BodyReadError>
@@ -54,12 +73,13 @@ where
         if length > bytes_max {
             return Err(BodyReadError::TooLarge);
         }
-        if length > SMALL_BYTES {
-            extend(&mut room, all, length - SMALL_BYTES)?;
-        }
         // Nearly all bodies are one frame, which needs no copy. Others are copied, because a small slice would keep
         // its whole read buffer alive.
-        if bytes.is_empty() && body.is_end_stream() {
+        let is_whole = bytes.is_empty() && body.is_end_stream();
+        if !is_whole || length > SMALL_BYTES {
+            rooms.extend(&mut room, bytes.len(), data.len())?;
+        }
+        if is_whole {
             return Ok(Collected { bytes: data, room });
         }
         bytes.extend_from_slice(&data);
@@ -67,20 +87,25 @@ where
     Ok(Collected { bytes: bytes.into(), room })
 }
 
-/// Acquires the permits missing to `size`. Does not wait: their holders may be slow clients.
-fn extend<'r>(
-    room: &mut Option<SemaphorePermit<'r>>,
-    all: &'r Semaphore,
-    size: usize,
-) -> Result<(), BodyReadError> {
-    let missing = size - room.as_ref().map_or(0, SemaphorePermit::num_permits);
-    let missing = u32::try_from(missing).map_err(|_| BodyReadError::NoRoom)?;
-    let more = all.try_acquire_many(missing).map_err(|_| BodyReadError::NoRoom)?;
-    match room {
-        Some(room) => room.merge(more),
-        None => *room = Some(more),
+impl<'r> Rooms<'r, '_> {
+    /// Reserves `more` bytes for a body that has `held`.
+    fn extend(
+        &self,
+        room: &mut Option<Reserved<'r>>,
+        held: usize,
+        more: usize,
+    ) -> Result<(), BodyReadError> {
+        let is_large = held + more > SMALL_BYTES;
+        let fits = match room {
+            Some(room) if is_large == (held > SMALL_BYTES) => room.grow(more),
+            _ => {
+                let larger = if is_large { self.large } else { self.small };
+                *room = larger.reserve_for(self.client, held + more);
+                room.is_some()
+            }
+        };
+        if fits { Ok(()) } else { Err(BodyReadError::NoRoom) }
     }
-    Ok(())
 }
 
 impl Deref for Collected<'_> {
@@ -102,10 +127,19 @@ mod tests {
     use tokio_stream::{Stream, StreamExt, iter, pending};
 
     use super::*;
+    use crate::net::room::RoomKind;
     use crate::net::timeout::poll_once;
 
     const ALL: usize = 64 << 10;
     const BYTES_MAX: usize = 48 << 10;
+
+    fn small() -> Room {
+        Room::new(RoomKind::SmallRequests, ALL)
+    }
+
+    fn large() -> Room {
+        Room::new(RoomKind::Requests, ALL)
+    }
 
     type Piece = Result<Frame<Bytes>, Infallible>;
 
@@ -114,49 +148,85 @@ mod tests {
         iter(sizes.iter().map(piece).collect::<Vec<_>>())
     }
 
+    fn used(rooms: &Rooms<'_, '_>) -> usize {
+        rooms.small.used() + rooms.large.used()
+    }
+
     #[tokio::test]
     async fn a_body_holds_room_for_what_was_read_until_it_is_dropped() {
-        let all = Semaphore::new(ALL);
+        let rooms = Rooms { small: &small(), large: &large(), client: None };
         for (sizes, expected) in [
             (&[][..], 0),
-            (&[1, 1], 0),
-            (&[SMALL_BYTES], 0),
-            (&[SMALL_BYTES, 1], 1),
-            (&[3000, 3000, 96, 0], 2000),
-            (&[BYTES_MAX], BYTES_MAX - SMALL_BYTES),
+            (&[1, 1], 2),
+            (&[SMALL_BYTES, 1], SMALL_BYTES + 1),
+            (&[3000, 3000, 96, 0], 6096),
+            (&[BYTES_MAX], BYTES_MAX),
         ] {
             let mut unfinished = StreamBody::new(pieces(sizes).chain(pending()));
             {
-                let mut collecting = pin!(collect_into(&all, &mut unfinished, BYTES_MAX));
+                let mut collecting = pin!(collect_into(&rooms, &mut unfinished, BYTES_MAX));
                 assert!(poll_once(collecting.as_mut()).await.is_pending(), "{sizes:?}");
-                assert_eq!(ALL - all.available_permits(), expected, "unfinished {sizes:?}");
+                assert_eq!(used(&rooms), expected, "unfinished {sizes:?}");
             }
-            assert_eq!(all.available_permits(), ALL, "given up {sizes:?}");
+            assert_eq!(used(&rooms), 0, "given up {sizes:?}");
             let mut whole = StreamBody::new(pieces(sizes));
-            let collected = collect_into(&all, &mut whole, BYTES_MAX).await.unwrap();
+            let collected = collect_into(&rooms, &mut whole, BYTES_MAX).await.unwrap();
             assert_eq!(collected.len(), sizes.iter().sum::<usize>());
-            assert_eq!(ALL - all.available_permits(), expected, "whole {sizes:?}");
+            assert_eq!(used(&rooms), expected, "whole {sizes:?}");
             drop(collected);
-            assert_eq!(all.available_permits(), ALL, "dropped {sizes:?}");
+            assert_eq!(used(&rooms), 0, "dropped {sizes:?}");
         }
     }
 
     #[tokio::test]
+    async fn a_small_body_in_one_piece_needs_no_room() {
+        let full = Room::new(RoomKind::Requests, 0);
+        let _held = full.reserve_for(None, 1);
+        let rooms = Rooms { small: &full, large: &full, client: None };
+        let mut body = http_body_util::Full::new(Bytes::from(vec![b' '; SMALL_BYTES]));
+        assert!(collect_into(&rooms, &mut body, BYTES_MAX).await.is_ok());
+        let mut body = http_body_util::Full::new(Bytes::from(vec![b' '; SMALL_BYTES + 1]));
+        let read = collect_into(&rooms, &mut body, BYTES_MAX).await;
+        assert_eq!(read.map(|_| ()), Err(BodyReadError::NoRoom));
+    }
+
+    #[tokio::test]
     async fn without_room_a_large_body_fails_at_once_and_a_small_one_is_read() {
-        let all = Semaphore::new(ALL);
+        let rooms = Rooms { small: &small(), large: &large(), client: None };
         let begin = async |sizes: &[usize]| {
             let mut body = StreamBody::new(pieces(sizes).chain(pending()));
-            let mut collecting = pin!(collect_into(&all, &mut body, BYTES_MAX));
+            let mut collecting = pin!(collect_into(&rooms, &mut body, BYTES_MAX));
             poll_once(collecting.as_mut()).await.map(|done| done.map(|collected| collected.len()))
         };
         assert_eq!(begin(&[BYTES_MAX, 1]).await, Poll::Ready(Err(BodyReadError::TooLarge)));
         assert_eq!(begin(&[BYTES_MAX]).await, Poll::Pending);
         let mut large = StreamBody::new(pieces(&[BYTES_MAX]));
-        let held = collect_into(&all, &mut large, BYTES_MAX).await.unwrap();
+        let held = collect_into(&rooms, &mut large, BYTES_MAX).await.unwrap();
         assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Ready(Err(BodyReadError::NoRoom)));
-        assert_eq!(begin(&[20 << 10]).await, Poll::Pending, "a refused body holds no room");
+        assert_eq!(begin(&[10 << 10]).await, Poll::Pending, "a refused body holds no room");
         assert_eq!(begin(&[2000, 2000]).await, Poll::Pending);
         drop(held);
         assert_eq!(begin(&[20 << 10, 20 << 10]).await, Poll::Pending);
+    }
+    #[tokio::test]
+    async fn one_client_fills_its_part_of_the_room_and_others_are_read() {
+        let (small, large) = (small(), large());
+        let (ann, bob) = (Arc::<ClientUsage>::default(), Arc::<ClientUsage>::default());
+        let read = async |client, size| {
+            let rooms = Rooms { small: &small, large: &large, client: Some(client) };
+            let mut body = StreamBody::new(pieces(&[size / 2, size / 2]));
+            collect_into(&rooms, &mut body, BYTES_MAX).await
+        };
+        for size in [SMALL_BYTES, 2 * SMALL_BYTES] {
+            let mut held = Vec::new();
+            while let Ok(body) = read(&ann, size).await {
+                held.push(body);
+            }
+            assert_eq!(held.len() * size, ALL / 4);
+            assert_eq!(read(&ann, size).await.map(|_| ()), Err(BodyReadError::NoRoom));
+            assert!(read(&bob, size).await.is_ok());
+            drop(held);
+            assert!(read(&ann, size).await.is_ok());
+        }
     }
 }

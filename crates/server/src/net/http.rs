@@ -1,6 +1,8 @@
 //! One HTTP/1.1 or HTTP/2 connection: its bounds, timeouts and shutdown. The door answers its requests.
 
 mod activity;
+mod coding;
+mod stream_task;
 mod timed_stream;
 mod watched_body;
 
@@ -17,15 +19,16 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::time::sleep;
 
 pub(crate) use self::activity::{Activity, Held};
+pub(crate) use self::coding::{BadCoding, check_coding};
+pub(crate) use self::stream_task::{StreamExecutor, run as run_stream};
 pub(crate) use self::timed_stream::{Alarm, TimedStream, Timeouts};
 pub(crate) use self::watched_body::WatchedBody;
-use crate::net::{Shutdown, Stream, WriteCoalescer};
-use tidegate_request::Peer;
+use crate::net::{Client, Shutdown, Stream, WriteCoalescer, timeout};
 
 /// The bounds of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +37,7 @@ pub(crate) struct HttpBounds {
     pub(crate) head_timeout: Duration,
     /// A connection without requests is closed after this time, at the latest after twice that.
     pub(crate) idle_timeout: Duration,
-    /// A client that reads nothing of a response is disconnected after this time; on HTTP/2, at the latest after twice
-    /// that.
+    /// A client that reads nothing of a response is disconnected after this time; on HTTP/2, the response alone is reset.
     pub(crate) write_timeout: Duration,
     /// The number of headers is bounded by hyper's default of 100: any other bound costs an allocation per request.
     pub(crate) head_bytes_max: usize,
@@ -46,7 +48,7 @@ pub(crate) struct HttpBounds {
 impl Default for HttpBounds {
     fn default() -> Self {
         Self {
-            head_timeout: Duration::from_secs(5),
+            head_timeout: timeout::OPENING,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             head_bytes_max: 32 << 10,
@@ -58,13 +60,25 @@ impl Default for HttpBounds {
 /// HTTP/2 streams that may be reset before they are accepted: a client that opens and resets hundreds causes work without
 /// waiting for it (rapid reset).
 const RESETS_MAX: usize = 20;
+/// What HTTP/2 keeps of one response: the rest stays with its body, which has room for it.
+pub(crate) const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Interval and timeout of HTTP/2 pings.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+
+pub(crate) type HttpBuilder = auto::Builder<StreamExecutor>;
+
+/// Why a request is refused before its door sees it, or its answer is not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    Coding(BadCoding),
+    /// All unread answers together take too much memory.
+    NoRoom,
+}
 
 /// The client of a connection.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    pub(crate) peer: Peer,
+    pub(crate) client: Client,
     pub(crate) is_tls: bool,
     /// For responses that go on after their head.
     pub(crate) activity: Arc<Activity>,
@@ -72,10 +86,7 @@ pub(crate) struct Caller {
 
 /// Answers the requests of a connection.
 pub(crate) trait Answers: Send + Sync + 'static {
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
-        + Unpin
-        + Send
-        + 'static;
+    type Body: Body<Data = Bytes, Error: Error + Send + Sync> + Unpin + Send + 'static;
 
     /// Whether a request may turn an HTTP/1.1 connection into a tunnel. Nothing polls the coalescer of a tunnel.
     const MAY_UPGRADE: bool = false;
@@ -87,14 +98,29 @@ pub(crate) trait Answers: Send + Sync + 'static {
         caller: &Caller,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 
+    /// The bytes that a body holds for this answer alone. Not those that all answers share, nor those that follow.
+    fn held_bytes(body: &Self::Body) -> usize;
+
+    fn refuse(&self, why: Refusal) -> Response<Self::Body>;
+
     /// Runs after the last HTTP request, such as a tunnel.
     fn afterwards(&self, _: Shutdown) -> impl Future<Output = ()> + Send {
         async {}
     }
 }
 
-pub(crate) fn builder(bounds: HttpBounds) -> auto::Builder<TokioExecutor> {
-    let mut http = auto::Builder::new(TokioExecutor::new());
+/// What to do if the client has hung up before its response is written. An extension of the response.
+#[derive(Clone)]
+pub(crate) struct IfHungUp(Arc<dyn Fn() + Send + Sync>);
+
+impl IfHungUp {
+    pub(crate) fn new(undo: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(undo))
+    }
+}
+
+pub(crate) fn builder(bounds: HttpBounds) -> HttpBuilder {
+    let mut http = auto::Builder::new(StreamExecutor { unread: bounds.write_timeout });
     http.http1()
         // hyper's timeout would end idle connections as well, and cost a timer per request: see `TimedStream`.
         .header_read_timeout(None)
@@ -103,6 +129,7 @@ pub(crate) fn builder(bounds: HttpBounds) -> auto::Builder<TokioExecutor> {
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
         .max_header_list_size(u32::try_from(bounds.head_bytes_max).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_local_error_reset_streams(RESETS_MAX)
@@ -113,25 +140,29 @@ pub(crate) fn builder(bounds: HttpBounds) -> auto::Builder<TokioExecutor> {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve<A: Answers>(
-    http: &auto::Builder<TokioExecutor>,
+    http: &HttpBuilder,
     bounds: HttpBounds,
     answers: A,
     stream: Stream,
-    peer: Peer,
+    client: Client,
     shutdown: Shutdown,
 ) {
-    let activity = Arc::new(Activity::default());
-    let caller = Caller { peer, is_tls: stream.is_tls(), activity: activity.clone() };
+    let activity = Activity::of(client.usage());
+    let caller = Caller { client, is_tls: stream.is_tls(), activity: activity.clone() };
     let timeouts = Timeouts { head: bounds.head_timeout, write: bounds.write_timeout };
     let timed = TimedStream::new(stream, activity.clone(), timeouts);
     let coalesces = if A::MAY_UPGRADE { TimedStream::is_http2 } else { |_: &TimedStream| true };
     let stream = WriteCoalescer::only_if(timed, coalesces);
-    // One `Arc` for all three: one reference count per request.
-    let session = Arc::new(Session { answers, caller, shutdown: shutdown.clone() });
+    // One `Arc` for all of it: one reference count per request.
+    let session =
+        Arc::new(Session { answers, caller, shutdown: shutdown.clone(), stream: stream.clone() });
     let session_after = session.clone();
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let session = session.clone();
         session.caller.activity.begin();
+        if request.version() != Version::HTTP_2 {
+            session.caller.activity.read_head(request.body().size_hint().exact());
+        }
         async move { Ok::<_, Infallible>(session.answer(request).await) }
     });
     let io = TokioIo::new(stream.clone());
@@ -140,7 +171,8 @@ pub(crate) async fn serve<A: Answers>(
         let mut events = ConnectionEvents::new();
         events.push(Box::pin(after(shutdown.draining(), ConnectionEvent::Draining)));
         events.push(Box::pin(after(sleep(bounds.idle_timeout), ConnectionEvent::IdleTimeout)));
-        let stalled = activity.stalled(bounds.write_timeout);
+        // Later than the streams' own timeouts.
+        let stalled = activity.stalled(2 * bounds.write_timeout);
         events.push(Box::pin(after(stalled, ConnectionEvent::Stalled)));
         let mut seen = 0;
         loop {
@@ -181,7 +213,8 @@ enum ConnectionEvent {
     Draining,
     Closing,
     IdleTimeout,
-    /// A response of HTTP/2 does not move. On HTTP/1.1 the stream itself notices that.
+    /// A response of HTTP/2 does not move, and is so small that nothing can reset its stream any more. On HTTP/1.1 the
+    /// stream itself notices that.
     Stalled,
 }
 
@@ -199,6 +232,7 @@ struct Session<A> {
     answers: A,
     caller: Caller,
     shutdown: Shutdown,
+    stream: WriteCoalescer<TimedStream>,
 }
 
 impl<A: Answers> Session<A> {
@@ -208,16 +242,39 @@ impl<A: Answers> Session<A> {
     ) -> impl Future<Output = Response<WatchedBody<A::Body>>> + Send {
         let under_way = self.caller.activity.under_way();
         let is_http2 = request.version() == Version::HTTP_2;
-        let answer = self.answers.answer(request, &self.caller);
+        // HTTP/2 has no transfer codings.
+        let coding = if is_http2 { Ok(()) } else { check_coding(request.headers()) };
+        let answer = coding.map(|()| self.answers.answer(request, &self.caller));
         async move {
             let _under_way = under_way;
-            let mut response = answer.await;
+            let mut response = match answer {
+                Ok(answer) => answer.await,
+                Err(why) => self.refuse_coding(why),
+            };
+            if let Some(IfHungUp(undo)) = response.extensions_mut().remove()
+                && self.stream.ask(TimedStream::has_hung_up)
+            {
+                undo();
+            }
+            let activity = &self.caller.activity;
+            let unread = activity.keep_unread(A::held_bytes(response.body()), is_http2);
+            if unread.is_none() {
+                response = self.answers.refuse(Refusal::NoRoom);
+            }
             let is_last = self.shutdown.is_draining() && !is_http2;
             if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            let activity = is_http2.then(|| self.caller.activity.clone());
-            response.map(|body| WatchedBody::new(body, activity))
+            let activity = is_http2.then(|| activity.clone());
+            response.map(|body| WatchedBody::new(body, activity, unread))
         }
+    }
+
+    /// The body cannot be decoded, so that nobody knows where the next request begins.
+    #[cold]
+    fn refuse_coding(&self, why: BadCoding) -> Response<A::Body> {
+        let mut response = self.answers.refuse(Refusal::Coding(why));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
     }
 }

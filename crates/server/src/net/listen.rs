@@ -1,12 +1,14 @@
 //! Listeners and their streams, over TCP, Unix sockets and TLS.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsStream;
@@ -159,6 +161,21 @@ pub(crate) enum Stream {
 impl Stream {
     pub(crate) const fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
+    }
+
+    /// Whether the peer has hung up and left nothing unread. Asks the system: what the runtime knows may be older. With TLS,
+    /// a closing message counts as unread.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let peeked = match self {
+            Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Tls(stream) => return stream.get_ref().0.has_hung_up(),
+        };
+        match peeked {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
     }
 
     /// Ready when there is something to read or the stream has ended. Needs no buffer.

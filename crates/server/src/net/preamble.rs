@@ -5,13 +5,11 @@ mod proxy_protocol;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use std::{fmt, io};
 
-use crate::net::{ConnectionHandler, Shutdown, Stream, tls};
+use crate::net::timeout::OPENING;
+use crate::net::{Client, Clients, ConnectionHandler, Shutdown, Stream, tls};
 use tidegate_request::Peer;
-
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The peers whose PROXY protocol header is trusted. Called for each connection, because a reload may change them.
 #[derive(Clone)]
@@ -23,43 +21,72 @@ impl fmt::Debug for TrustedPeers {
     }
 }
 
+/// Called with the peer of a connection that is closed because its client has too many.
+#[derive(Clone)]
+pub(crate) struct OnRefused(pub(crate) Arc<dyn Fn(Peer) + Send + Sync>);
+
+impl fmt::Debug for OnRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnRefused")
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Preamble<D> {
     /// If set, every connection has to begin with a PROXY protocol header.
     pub(crate) proxy_protocol: Option<TrustedPeers>,
     pub(crate) tls: Option<Arc<tls::Acceptor>>,
+    /// Bounds the connections of each client.
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) on_refused: OnRefused,
     pub(crate) door: D,
 }
 
 impl<D: ConnectionHandler + Sync> ConnectionHandler for Preamble<D> {
-    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
-        let Self { proxy_protocol, tls, door } = self;
-        if proxy_protocol.is_none() && tls.is_none() {
-            return door.serve(stream, peer, shutdown).await;
+    async fn serve(self, stream: Stream, client: Client, shutdown: Shutdown) {
+        let Some(client) = self.admit(client.peer) else { return };
+        if self.proxy_protocol.is_none() && self.tls.is_none() {
+            return self.door.serve(stream, client, shutdown).await;
         }
         let read = tokio::select! {
-            read = tokio::time::timeout(TIMEOUT, read_preamble(proxy_protocol, tls, stream, peer)) => read,
+            read = tokio::time::timeout(OPENING, self.read_preamble(stream, client)) => read,
             () = shutdown.closing() => return,
         };
         match read {
-            Ok(Ok((stream, peer))) => door.serve(stream, peer, shutdown).await,
+            Ok(Ok(Some((stream, client)))) => self.door.serve(stream, client, shutdown).await,
+            Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::debug!(%error, "connection refused"),
             Err(_) => tracing::debug!("connection refused: PROXY protocol or TLS took too long"),
         }
     }
 }
 
-async fn read_preamble(
-    proxy_protocol: Option<TrustedPeers>,
-    tls: Option<Arc<tls::Acceptor>>,
-    mut stream: Stream,
-    mut peer: Peer,
-) -> io::Result<(Stream, Peer)> {
-    if let Some(trusts) = proxy_protocol {
-        peer = proxy_protocol::read(&mut stream, peer, &*trusts.0).await?;
+impl<D> Preamble<D> {
+    /// Counts a connection. `None` if its client has too many already.
+    fn admit(&self, peer: Peer) -> Option<Client> {
+        let client = self.clients.connect(peer).ok();
+        if client.is_none() {
+            (self.on_refused.0)(peer);
+        }
+        client
     }
-    if let Some(tls) = tls {
-        stream = tls.accept(stream).await?;
+
+    /// `None` if the client that the PROXY protocol names has too many connections.
+    async fn read_preamble(
+        &self,
+        mut stream: Stream,
+        mut client: Client,
+    ) -> io::Result<Option<(Stream, Client)>> {
+        if let Some(trusts) = &self.proxy_protocol {
+            let peer = proxy_protocol::read(&mut stream, client.peer, &*trusts.0).await?;
+            match self.admit(peer) {
+                Some(named) => client = named,
+                None => return Ok(None),
+            }
+        }
+        if let Some(tls) = &self.tls {
+            stream = tls.accept(stream).await?;
+        }
+        Ok(Some((stream, client)))
     }
-    Ok((stream, peer))
 }

@@ -1,9 +1,13 @@
-//! Timeouts that set no timer for a future that is ready at once.
+//! The timeout of new connections, and timeouts that set no timer for a future that is ready at once.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
+
+/// How long a client may take to open a connection: for the PROXY protocol, for TLS, for its first request head, HTTP/2
+/// preface or command, and for its password.
+pub(crate) const OPENING: Duration = Duration::from_secs(5);
 
 /// The output of a future, or `None` after `at_most`. With a store in memory nearly all futures are ready at once.
 pub(crate) async fn within<F: Future>(at_most: Duration, future: F) -> Option<F::Output> {

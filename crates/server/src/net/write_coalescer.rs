@@ -76,7 +76,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WriteCoalescer<S> {
         .await
     }
 
-    /// Never contended: the connection and `drive` are one task.
+    /// Asks the stream itself.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&S) -> T) -> T {
+        question(&self.coalesced().stream)
+    }
+
+    /// Hardly ever contended: the connection and `drive` are one task.
     fn coalesced(&self) -> MutexGuard<'_, Coalesced<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

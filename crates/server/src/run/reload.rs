@@ -13,8 +13,10 @@ use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 pub(crate) use self::identity::Identity;
+use super::exposure;
+use crate::net::tls::Acceptor;
 use crate::service::{AppState, Draft};
-use tidegate_config::{Config, Door, Exposure};
+use tidegate_config::{Config, Door, Exposure, Listener};
 
 /// How often the files are checked. A change is loaded once they have stayed the same for as long.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +38,7 @@ pub(crate) struct Reloader {
     loaded: Identity,
     /// The door that needs the admin token, unless `--insecure-bind` allows it without one.
     exposed: Option<Exposure>,
+    insecure_bind: bool,
 }
 
 impl Reloader {
@@ -46,8 +49,9 @@ impl Reloader {
         running: Config,
         before: Identity,
         exposed: Option<Exposure>,
+        insecure_bind: bool,
     ) -> Self {
-        Self { source: Arc::new(source), app, running, loaded: before, exposed }
+        Self { source: Arc::new(source), app, running, loaded: before, exposed, insecure_bind }
     }
 
     /// Never returns. If it is cancelled, the configuration in force stays.
@@ -118,9 +122,31 @@ impl Reloader {
         let mut draft = Draft::build(&config, builder, adaptive, Some(&before))
             .map_err(|problem| vec![problem])?;
         draft.check(self.exposed.as_ref()).map_err(|problem| vec![problem])?;
+        check_start(&self.running, &config, self.insecure_bind).map_err(|problem| vec![problem])?;
         draft.needs_restart(needs_restart(&self.running, &config));
         Ok(draft)
     }
+}
+
+/// Refuses changed doors and a changed store that the next start would refuse.
+fn check_start(running: &Config, next: &Config, insecure_bind: bool) -> Result<(), String> {
+    let is_changed =
+        |(door, listener): &(&Door, &Listener)| running.listen.get(door) != Some(listener);
+    for (door, listener) in next.listen.iter().filter(is_changed) {
+        if !insecure_bind {
+            exposure(*door, listener).allow(door.has_secret(next))?;
+        }
+        if let Some(files) = &listener.tls {
+            Acceptor::new(files.clone(), door.alpn())?;
+        }
+        if let Some(password) = &listener.password {
+            password.read().map_err(|why| format!("{}.password_file: {why}", door.listen_key()))?;
+        }
+    }
+    if running.store.url != next.store.url {
+        next.store.url.read().map_err(|why| format!("store.url_file: {why}"))?;
+    }
+    Ok(())
 }
 
 /// The changed keys that are only read at the start.

@@ -9,6 +9,7 @@ use tidegate::{Clock, SystemClock};
 use super::{Call, CheckService, Draft, InForce};
 use crate::metrics::{Door, Figures, Metrics, URLS_MAX};
 use crate::stats::{TargetStats, UrlStats};
+use tidegate_request::Peer;
 
 /// The state of the server. It outlives reloads.
 #[derive(Debug)]
@@ -29,6 +30,11 @@ impl AppState {
 
     pub(crate) const fn service(&self) -> &CheckService {
         &self.service
+    }
+
+    /// See [`CheckService::wrong_secret`].
+    pub(crate) fn wrong_secret(&self, door: Door, peer: Peer) {
+        self.service.wrong_secret(door, peer);
     }
 
     /// See [`CheckService::in_force`].

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::{
     Acquired, Answer, CheckError, Clock, Decision, GivenAnswer, Key, KeyedLimit, Later, Limit, Op,
-    PermitId, Queued, Reply, Source, StoreErrorKind, SystemClock, Timestamp,
+    PermitId, Queued, Released, Reply, Source, StoreError, StoreErrorKind, SystemClock, Timestamp,
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
@@ -66,6 +66,11 @@ impl<'s, 'q> Question<'s, 'q> {
         Self { policy, key, cost, op, limit: None, record: Record::for_op(op) }
     }
 
+    /// Checks it without asking it.
+    pub(crate) fn validate(&self) -> Result<(), Unanswered> {
+        self.policy.validate(self.key, self.op).map_err(Unanswered::new)
+    }
+
     fn asked(&self) -> Asked<'s, 'q> {
         let (name, counters) = (self.policy.name(), self.policy.counters());
         Asked { name, counters, key: self.key, cost: self.cost }
@@ -116,13 +121,7 @@ impl<'s> Call<'s> {
 
     /// Like [`policy`](Self::policy), without counting: for one of several questions, none of which is asked if one is bad.
     pub(crate) fn lookup(self, name: &str) -> Result<Handle<'s>, Unanswered> {
-        self.in_force.policy(name).ok_or_else(|| Unanswered::unknown(self.in_force, name))
-    }
-
-    /// Checks a question without asking it.
-    pub(crate) fn validate(self, question: &Question<'s, '_>) -> Result<(), Unanswered> {
-        let valid = question.policy.validate(question.key, question.op);
-        valid.map_err(|error| Unanswered::new(self.in_force, error))
+        self.in_force.policy(name).ok_or_else(|| Unanswered::UnknownPolicy(name.to_owned()))
     }
 
     #[cold]
@@ -132,7 +131,7 @@ impl<'s> Call<'s> {
             self.service.metrics.record(counters, &failed(None));
             self.took(counters);
         }
-        Unanswered::unknown(self.in_force, name)
+        Unanswered::UnknownPolicy(name.to_owned())
     }
 
     /// Takes, peeks, refunds or resets. An answer that is known now is returned without a future.
@@ -181,7 +180,7 @@ impl<'s> Call<'s> {
                 }
             }
         }
-        together.map(|it| it.answers).map_err(|error| Unanswered::new(self.in_force, error))
+        together.map(|it| it.answers).map_err(Unanswered::new)
     }
 
     /// Acquires permits of a concurrency limit.
@@ -220,12 +219,12 @@ impl<'s> Call<'s> {
         policy: Handle<'s>,
         key: Key<'_>,
         permit: &PermitId,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<Released, Unanswered> {
         policy.release(key, permit).await.map_err(|error| {
             if let Some(failure) = error.store_failure() {
                 self.service.metrics.store_failed(failure.kind());
             }
-            Unanswered::new(self.in_force, error)
+            Unanswered::new(error)
         })
     }
 
@@ -256,7 +255,7 @@ impl<'s> Call<'s> {
             }
         };
         self.record(question.record, &question.asked(), outcome);
-        queued.map_err(|error| Unanswered::from_queue(self.in_force, policy, error))
+        queued.map_err(|error| Unanswered::from_queue(policy, error))
     }
 
     /// Takes, peeks or refunds with a limit that came with the request.
@@ -288,7 +287,7 @@ impl<'s> Call<'s> {
         let asked = Asked { name: BY_REQUEST, counters, key: Key::One(key), cost };
         let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
         self.record(Record::for_op(op), &asked, outcome);
-        answer.map(|it| it.decision).map_err(|error| Unanswered::new(self.in_force, error))
+        answer.map(|it| it.decision).map_err(Unanswered::new)
     }
 
     /// Records a refusal by a rule that blocks everything: no store is asked.
@@ -329,7 +328,7 @@ impl<'s> Call<'s> {
     ) -> Result<Answer<'s>, Unanswered> {
         let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
         self.record(question.record, &question.asked(), outcome);
-        answer.map_err(|error| Unanswered::new(self.in_force, error))
+        answer.map_err(Unanswered::new)
     }
 
     /// Every question ends here.
@@ -361,11 +360,8 @@ impl<'s> Call<'s> {
 }
 
 fn outcome_of<'a>(error: &CheckError) -> Outcome<'a> {
-    let store_error = match error {
-        CheckError::Store(error) => Some(error.kind()),
-        _ => None,
-    };
-    failed(store_error)
+    // A question that makes no sense is no failure of the store.
+    failed(error.store_failure().map(StoreError::kind))
 }
 
 const fn failed(store_error: Option<StoreErrorKind>) -> Outcome<'static> {

@@ -49,6 +49,8 @@ pub(crate) struct Slot {
     pub(super) labels: Labels,
     pub(super) priority: Option<Priority>,
     pub(super) shedding: Vec<SheddingLimit>,
+    /// For limits that come with a request.
+    pub(super) is_placeholder: bool,
 }
 
 /// A policy in force, looked up once per request: gives access to the engine, the counters and the headers.
@@ -141,13 +143,8 @@ impl InForce {
 
     /// The configured policies, without placeholders for limits that come with a request.
     pub(crate) fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
-        let is_written = |policy: &PolicyView<'_>| !self.rls.rules.is_placeholder(policy.name());
-        self.engine.policies().filter(is_written)
-    }
-
-    /// The most similar policy name.
-    pub(crate) fn closest(&self, name: &str) -> Option<&str> {
-        tidegate_core::text::closest(name, self.engine.policies().map(|policy| policy.name()))
+        let all = self.engine.policies().zip(&self.slots);
+        all.filter(|(_, slot)| !slot.is_placeholder).map(|(policy, _)| policy)
     }
 
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = UpstreamView<'_>> {

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) routes: Routes,
     /// For calls that change something.
     pub(crate) admin: AdminToken,
+    /// Names of the API, beside `localhost` and addresses.
+    pub(crate) own_hosts: Vec<String>,
     /// The dialect of the rate limit headers.
     pub(crate) headers: Headers,
 }
@@ -30,8 +32,16 @@ impl Settings {
             client_ip: rules.client_ip.clone(),
             routes: rules.routes(),
             admin: admin.map_err(|why| format!("admin.token_file: {why}"))?,
+            own_hosts: rules.own_hosts.clone(),
             headers: rules.headers,
         })
+    }
+}
+
+impl Settings {
+    /// Whether the API is called by this name, beside `localhost` and addresses.
+    pub(crate) fn is_own_host(&self, host: &str) -> bool {
+        self.own_hosts.iter().any(|own| own == host)
     }
 }
 

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tidegate::{Answer, CheckError, StoreErrorKind};
 
-use super::{Handle, InForce};
+use super::Handle;
 use tidegate_core::text::printable;
 
 /// Why a question has no answer. A refusal is an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Unanswered {
-    /// With the most similar name, if there is one.
-    UnknownPolicy { name: String, closest: Option<String> },
+    /// Without a guess at what was meant: that would cost a comparison with every policy.
+    UnknownPolicy(String),
     /// The question is invalid: a retry fails again.
     BadQuestion(CheckError),
     /// The store failed, and there is no fallback. Without the address of the store, which callers must not see.
@@ -21,28 +21,23 @@ pub(crate) enum Unanswered {
 }
 
 impl Unanswered {
-    pub(super) fn unknown(in_force: &InForce, name: &str) -> Self {
-        let closest = in_force.closest(name).map(str::to_owned);
-        Self::UnknownPolicy { name: name.to_owned(), closest }
-    }
-
-    pub(super) fn new(in_force: &InForce, error: CheckError) -> Self {
+    pub(super) fn new(error: CheckError) -> Self {
         if let Some(failure) = error.store_failure() {
             return Self::StoreFailed(failure.kind());
         }
         match error {
-            CheckError::UnknownPolicy(name) => Self::unknown(in_force, &name),
+            CheckError::UnknownPolicy(name) => Self::UnknownPolicy(name),
             error => Self::BadQuestion(error),
         }
     }
 
     /// For a shaper, which has no refusal that could carry a failure.
-    pub(super) fn from_queue(in_force: &InForce, policy: &Handle<'_>, error: CheckError) -> Self {
+    pub(super) fn from_queue(policy: &Handle<'_>, error: CheckError) -> Self {
         match policy.fails_closed(&error) {
             Some(wait) => {
                 Self::FailedClosed { policy: policy.name().to_owned(), retry_after: Some(wait) }
             }
-            None => Self::new(in_force, error),
+            None => Self::new(error),
         }
     }
 
@@ -58,11 +53,7 @@ impl Unanswered {
     /// One line of text.
     pub(crate) fn detail(&self) -> String {
         match self {
-            Self::UnknownPolicy { name, closest } => {
-                let hint =
-                    closest.as_ref().map(|name| format!("; did you mean `{}`?", printable(name)));
-                format!("no policy is called `{}`{}", printable(name), hint.unwrap_or_default())
-            }
+            Self::UnknownPolicy(name) => format!("no policy is called `{}`", printable(name)),
             Self::BadQuestion(error) => printable(&error.to_string()),
             Self::StoreFailed(kind) => format!(
                 "the store did not answer ({}), and nothing can stand in for it",

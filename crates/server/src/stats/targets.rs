@@ -110,11 +110,11 @@ impl TargetStats {
         ok: bool,
         now: Timestamp,
     ) -> Result<(), TooManyTargets> {
-        self.with(target, now, |target| target.note(latency_us, ok, now))?;
+        self.with(target, false, now, |target| target.note(latency_us, ok, now))?;
         self.listening(target, |name, _| {
             if name != target {
                 // Its listener has the value even if there are too many targets.
-                let _ = self.with(name, now, |all| all.note(latency_us, ok, now));
+                let _ = self.with(name, false, now, |all| all.note(latency_us, ok, now));
             }
         });
         Ok(())
@@ -170,7 +170,7 @@ impl TargetStats {
         pressure: Option<f64>,
         now: Timestamp,
     ) -> Result<(), TooManyTargets> {
-        self.with(target, now, |target| target.pressure = pressure)
+        self.with(target, true, now, |target| target.pressure = pressure)
     }
 
     /// All targets with traffic in the last minute or a pressure set by an operator.
@@ -180,9 +180,11 @@ impl TargetStats {
         targets.iter().map(|(name, target)| (name.clone(), target.summary(now))).collect()
     }
 
+    /// `may_replace`: whether the target may take the place of a made-up one, although no limit follows it.
     fn with(
         &self,
         name: &str,
+        may_replace: bool,
         now: Timestamp,
         then: impl FnOnce(&mut Target),
     ) -> Result<(), TooManyTargets> {
@@ -195,7 +197,18 @@ impl TargetStats {
             targets.retain(|_, target| target.is_alive(now));
         }
         if targets.len() == TARGETS_MAX {
-            return Err(TooManyTargets);
+            // Anyone who reaches the API can report made-up targets: they make room for those that limits follow.
+            let listeners = self.listeners.load();
+            let is_made_up = |name: &str, target: &Target| {
+                target.pressure.is_none() && !listeners.contains_key(name)
+            };
+            let mut made_up = targets.iter().filter(|(name, target)| is_made_up(name, target));
+            match made_up.next().map(|(name, _)| name.clone()) {
+                Some(other) if may_replace || listeners.contains_key(name) => {
+                    targets.remove(&other)
+                }
+                _ => return Err(TooManyTargets),
+            };
         }
         then(targets.entry(name.to_owned()).or_default());
         Ok(())
@@ -283,6 +296,21 @@ mod tests {
         assert_eq!(stats.note("one more", 1, true, at(1)), Err(TooManyTargets));
         assert_eq!(stats.note("one more", 1, true, at(90)), Ok(()));
         assert_eq!(stats.summaries(at(90)).len(), 1);
+    }
+
+    #[test]
+    fn made_up_targets_do_not_displace_those_that_matter() {
+        let (stats, runtime) = (TargetStats::default(), tidegate::adaptive::Adaptive::default());
+        stats.set_listeners([("db".to_owned(), runtime.target("db"))].into());
+        for target in 0..TARGETS_MAX {
+            stats.note(&target.to_string(), 1, true, at(0)).unwrap();
+        }
+        assert_eq!(stats.note("db", 9000, true, at(1)), Ok(()), "a limit follows it");
+        assert_eq!(stats.set("cache", Some(0.5), at(1)), Ok(()), "an operator set it");
+        assert_eq!(stats.note("one more", 1, true, at(1)), Err(TooManyTargets));
+        let summaries = stats.summaries(at(1));
+        assert_eq!(summaries.len(), TARGETS_MAX);
+        assert_eq!((summaries["db"].count, summaries["cache"].pressure), (1, Some(0.5)));
     }
 
     #[test]

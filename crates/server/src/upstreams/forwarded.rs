@@ -5,42 +5,11 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName, HeaderValue};
 
-use tidegate_request::Peer;
+use tidegate_request::{Peer, is_claim, is_respelled};
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// Headers that proxies write, besides `X-Forwarded-*`. An upstream that trusts them would trust a client's claim about
-/// its address, host or path.
-const CLAIMS: [&str; 26] = [
-    "cf-connecting-ip",
-    "client-ip",
-    "fastly-client-ip",
-    "fly-client-ip",
-    "forwarded",
-    "front-end-https",
-    "true-client-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-envoy-external-address",
-    "x-envoy-original-host",
-    "x-envoy-original-path",
-    "x-forwarded",
-    "x-host",
-    "x-http-host-override",
-    "x-original-forwarded-for",
-    "x-original-host",
-    "x-original-method",
-    "x-original-uri",
-    "x-original-url",
-    "x-real-ip",
-    "x-remote-addr",
-    "x-remote-ip",
-    "x-rewrite-url",
-    "x-scheme",
-    "x-url-scheme",
-];
-
 /// The previous hop of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop<'a> {
@@ -58,21 +27,23 @@ pub(crate) fn write(headers: &mut HeaderMap, hop: Hop<'_>) {
         let element = element(hop);
         add(headers, FORWARDED, &element);
     }
-    if let Peer::Ip(ip) = hop.peer {
-        add(headers, FOR, &ip.to_string());
+    match hop.peer {
+        Peer::Ip(ip) => add(headers, FOR, &ip.to_string()),
+        // Without an entry, the upstream would take the client for this machine.
+        Peer::Unknown => add(headers, FOR, "unknown"),
+        Peer::Unix => {}
     }
     let scheme = HeaderValue::from_static(scheme(hop));
     headers.entry(PROTO).or_insert(scheme);
     headers.entry(HOST).or_insert_with(|| hop.host.clone());
 }
 
-/// Removes claims that are not trusted. A name with underscores always comes from a client, because proxies write hyphens;
-/// CGI and its successors treat both alike.
+/// Removes claims that are not trusted. A name with other marks than hyphens always comes from a client, because proxies
+/// write hyphens; CGI and its successors treat all marks alike.
 pub(crate) fn strip_untrusted(headers: &mut HeaderMap, is_trusted: bool) {
-    let is_claim = |name: &str| name.starts_with("x-forwarded-") || CLAIMS.contains(&name);
-    let is_untrusted = |name: &&HeaderName| match name.as_str() {
-        name if name.contains('_') => is_claim(&name.replace('_', "-")),
-        name => !is_trusted && is_claim(name),
+    let is_untrusted = |name: &&HeaderName| {
+        let name = name.as_str();
+        is_respelled(name) || (!is_trusted && is_claim(name))
     };
     for name in headers.keys().filter(is_untrusted).cloned().collect::<Vec<_>>() {
         headers.remove(name);
@@ -98,7 +69,7 @@ fn element(hop: Hop<'_>) -> String {
     let source = match hop.peer {
         Peer::Ip(IpAddr::V4(ip)) => ip.to_string(),
         Peer::Ip(IpAddr::V6(ip)) => format!("\"[{ip}]\""),
-        Peer::Unix => "unknown".to_owned(),
+        Peer::Unix | Peer::Unknown => "unknown".to_owned(),
     };
     let host = hop.host.to_str().ok().filter(|host| !host.contains(['"', '\\']));
     let host = host.map(|host| format!(";host=\"{host}\"")).unwrap_or_default();
@@ -109,7 +80,7 @@ fn element(hop: Hop<'_>) -> String {
 mod tests {
     use super::*;
 
-    const CLAIMED: [(&str, &str); 8] = [
+    const CLAIMED: [(&str, &str); 10] = [
         ("x-forwarded-for", "203.0.113.9"),
         ("x-forwarded-proto", "https"),
         ("x-forwarded-host", "bank.example"),
@@ -118,6 +89,8 @@ mod tests {
         ("x-forwarded-user", "root"),
         ("x_forwarded-for", "203.0.113.9"),
         ("x-forwarder", "kept"),
+        ("wl-proxy-client-ip", "203.0.113.9"),
+        ("x-http-method-override", "DELETE"),
     ];
 
     fn forwarded_headers(
@@ -158,11 +131,13 @@ mod tests {
         let lines = forwarded_headers("10.0.0.1", true, false, &CLAIMED);
         let expected = [
             "forwarded: for=203.0.113.9, for=10.0.0.1;host=\"shop.example\";proto=http",
+            "wl-proxy-client-ip: 203.0.113.9",
             "x-forwarded-for: 203.0.113.9, 10.0.0.1",
             "x-forwarded-host: bank.example",
             "x-forwarded-proto: https",
             "x-forwarded-user: root",
             "x-forwarder: kept",
+            "x-http-method-override: DELETE",
             "x-original-uri: /admin",
         ];
         assert_eq!(lines, expected);

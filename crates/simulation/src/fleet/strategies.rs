@@ -117,8 +117,6 @@ pub(super) struct LeasedKey {
     lessee: LeaseHolder,
     /// How many checks wait, each with cost 1.
     waiting: u64,
-    /// How many of them waited when the request was sent.
-    asked_for: u64,
     /// The number of the request they wait for.
     request: u64,
     timer_us: u64,
@@ -141,7 +139,7 @@ impl Leased {
                 Message::Return(back) => LeasePayload::Return(back),
                 Message::Ask(wanted) => {
                     let key = world.key(at);
-                    (key.request, key.asked_for) = (key.request + 1, key.waiting);
+                    key.request += 1;
                     let request = key.request;
                     let wait_us = DEADLINE_US.max(4 * world.settings.latency_us);
                     world.set_timer(at, world.now_us + wait_us, LeasePayload::GiveUp { request });
@@ -170,7 +168,7 @@ impl Leased {
                 Step::Admit { late, .. } => {
                     world.meters[at.key].admit(if late { decided_us } else { now_us }, 1);
                 }
-                Step::Refuse { .. } => {}
+                Step::Refuse { .. } | Step::Unavailable => {}
                 Step::Wait => world.key(at).waiting += 1,
             }
         }
@@ -182,13 +180,7 @@ impl Strategy for Leased {
     type Payload = LeasePayload;
 
     fn fresh(&self) -> LeasedKey {
-        LeasedKey {
-            lessee: LeaseHolder::new(self.0),
-            waiting: 0,
-            asked_for: 0,
-            request: 0,
-            timer_us: 0,
-        }
+        LeasedKey { lessee: LeaseHolder::new(self.0), waiting: 0, request: 0, timer_us: 0 }
     }
 
     fn check(&self, world: &mut World<'_, Self>, at: NodeKey) {
@@ -200,6 +192,8 @@ impl Strategy for Leased {
             }
             Step::Refuse { .. } => world.counters.in_process += 1,
             Step::Wait => world.key(at).waiting += 1,
+            // Failed, like a check whose request is lost.
+            Step::Unavailable => {}
         }
         Self::settle(world, at);
     }
@@ -226,7 +220,7 @@ impl Strategy for Leased {
     }
 
     fn at_node(&self, world: &mut World<'_, Self>, at: NodeKey, payload: LeasePayload) {
-        let own_us = world.node_now_us(at.node);
+        let (own_us, random) = (world.node_now_us(at.node), world.backoff_bits());
         let key = world.key(at);
         match payload {
             LeasePayload::Granted { request, decided_us, grant } if request == key.request => {
@@ -236,11 +230,9 @@ impl Strategy for Leased {
             }
             LeasePayload::GiveUp { request } if request == key.request => {
                 key.request += 1;
-                key.lessee.on_failure();
-                // The checks it was sent for fail, because the store may have charged them; later ones are decided
-                // again.
-                key.waiting -= key.asked_for;
-                Self::resume(world, at, 0);
+                key.lessee.on_failure(own_us, random);
+                // The store may have charged the checks it was sent for, and is left alone for a while: all fail.
+                key.waiting = 0;
             }
             _ => {}
         }

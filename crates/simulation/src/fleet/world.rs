@@ -7,8 +7,8 @@ use tidegate_core::{Limit, State, Timestamp};
 use super::FleetSettings;
 use super::arrivals::{Arrivals, NodeKey, start_us};
 use super::meter::Meter;
-use crate::index;
 use crate::rng::Rng;
+use crate::{StopFlag, index};
 
 /// How nodes and the store behave: one of the three that are compared.
 pub(super) trait Strategy: Sized {
@@ -79,15 +79,18 @@ pub(super) struct World<'a, S: Strategy> {
     events_added: u64,
     arrivals: Arrivals,
     network: Rng,
+    /// For the pauses of nodes after a failure.
+    backoff: Rng,
 }
 
 impl<'a, S: Strategy> World<'a, S> {
-    /// Runs until no event is left. `plain` is the limit that is promised, `kept` the one that the store decides by.
+    /// Runs until no event is left, or until it is stopped. `plain` is the limit that is promised, `kept` the one that the store decides by.
     pub(super) fn run(
         settings: &'a FleetSettings,
         (plain, kept): (&'a Limit, &'a Limit),
         strategy: &S,
         arrivals: Arrivals,
+        stop: &StopFlag,
     ) -> (Vec<Meter>, Counters) {
         let start_us = start_us(plain);
         let (nodes, keys) = (index(settings.nodes), index(settings.keys));
@@ -108,13 +111,16 @@ impl<'a, S: Strategy> World<'a, S> {
             events_added: 0,
             arrivals,
             network: Rng::new(settings.seed, 2),
+            backoff: Rng::new(settings.seed, 5),
         };
         let mut kills = Rng::new(settings.seed, 3);
         for _ in 0..settings.kills {
             world.schedule(start_us + kills.below(settings.duration_us), Event::Kill);
         }
         world.schedule_check();
-        while let Some(((at_us, _), event)) = world.events.pop_first() {
+        while let Some(((at_us, _), event)) = world.events.pop_first()
+            && !stop.is_stopped()
+        {
             world.now_us = at_us;
             match event {
                 Event::Check(at) => world.arrive(strategy, at),
@@ -127,6 +133,11 @@ impl<'a, S: Strategy> World<'a, S> {
             }
         }
         (world.meters, world.counters)
+    }
+
+    /// Random bits for the pause of a node after a failure.
+    pub(super) fn backoff_bits(&mut self) -> u64 {
+        self.backoff.below(u64::MAX)
     }
 
     fn schedule(&mut self, at_us: u64, event: Event<S::Payload>) {

@@ -10,7 +10,7 @@ use super::backend::{Backend, CLIENT_TIMEOUT_US, Client, Event, Request, WORKERS
 use super::meter::Meter;
 use super::scenario::{Fault, Scenario};
 use crate::rng::Rng;
-use crate::{InputError, START_US, float};
+use crate::{InputError, START_US, StopFlag, float};
 
 const TICK_US: u64 = 1_000_000;
 
@@ -25,12 +25,13 @@ pub(super) struct World<'a> {
     meter: Meter,
 }
 
-/// Runs a scenario from its beginning to its end.
+/// Runs a scenario from its beginning to its end, or until it is stopped.
 pub(super) fn run(
     scenario: &Scenario,
     kind: ControllerKind,
     limit: u64,
     seed: u64,
+    stop: &StopFlag,
 ) -> Result<Meter, InputError> {
     let world = World {
         scenario,
@@ -41,7 +42,7 @@ pub(super) fn run(
         late: VecDeque::new(),
         meter: Meter::new(scenario),
     };
-    Ok(world.run())
+    Ok(world.run(stop))
 }
 
 fn at(us: u64) -> Timestamp {
@@ -49,13 +50,13 @@ fn at(us: u64) -> Timestamp {
 }
 
 impl World<'_> {
-    fn run(mut self) -> Meter {
+    fn run(mut self, stop: &StopFlag) -> Meter {
         let end_us = self.scenario.ends_s() * TICK_US;
         let (mut arrival_us, mut tick_us) = (self.gap_us(0), TICK_US);
         loop {
             let event_us = self.backend.next_us();
             let now_us = event_us.min(arrival_us).min(tick_us);
-            if now_us >= end_us {
+            if now_us >= end_us || stop.is_stopped() {
                 return self.meter;
             }
             if now_us == event_us {

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tidegate::{Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Policy, Timestamp};
+use tidegate::{
+    Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Policy, PolicyView, Timestamp,
+};
 
 use super::record::{LineError, Record};
 use tidegate_core::text::unknown_policy;
-use tidegate_request::{ClientIp, ClientRequest, CountedBy, KeyParts, LoggedRequest, Routes};
+use tidegate_request::{
+    AmbiguousRequest, ClientIp, ClientRequest, CountedBy, KeyParts, LoggedRequest, Routes,
+};
 
 pub struct Replayer {
     engine: Engine<ManualClock>,
@@ -36,6 +40,8 @@ pub(super) struct Outcome<'a> {
 
 pub struct ReplaySettings<'a> {
     pub policies: &'a BTreeMap<String, Policy>,
+    /// Counts the requests; its cap bounds what a log can take.
+    pub store: MemoryStore,
     pub client_ip: ClientIp,
     pub routes: Routes,
     /// Checked for every request, instead of that of its route.
@@ -47,11 +53,7 @@ pub struct ReplaySettings<'a> {
 impl Replayer {
     /// The error is for people.
     pub fn new(settings: ReplaySettings<'_>) -> Result<Self, String> {
-        Self::over(MemoryStore::default(), settings)
-    }
-
-    fn over(store: MemoryStore, settings: ReplaySettings<'_>) -> Result<Self, String> {
-        let ReplaySettings { policies, client_ip, routes, policy, key } = settings;
+        let ReplaySettings { policies, store, client_ip, routes, policy, key } = settings;
         let clock = ManualClock::default();
         let store = Arc::new(store);
         let builder = Engine::builder().clock(clock.clone()).store(store.clone());
@@ -83,6 +85,24 @@ impl Replayer {
         self.key.as_ref().map_or_else(|| self.routes.reads_headers(), CountedBy::reads_headers)
     }
 
+    /// What a byte of a log may cost: each route and each alternative of a key may read the whole request, and each limit
+    /// of the policy may read all its slots.
+    pub fn work_per_byte(&self) -> usize {
+        let routes = if self.policy.is_some() { 0 } else { self.routes.len() };
+        let own = self.key.as_ref().map(CountedBy::alternatives);
+        1 + routes + own.unwrap_or_else(|| self.routes.alternatives_max()) + self.limits_work()
+    }
+
+    /// The work of the limits of the costliest policy that may be asked, beyond that of a plain limit.
+    fn limits_work(&self) -> usize {
+        let asked = self.engine.policies();
+        let asked =
+            asked.filter(|view| self.policy.as_ref().is_none_or(|name| view.name() == name));
+        let work = |view: PolicyView<'_>| view.members().map(|it| it.limit.script_work()).sum();
+        let most: u64 = asked.map(work).max().unwrap_or_default();
+        usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1)
+    }
+
     /// How many live counters the store had to evict.
     pub(super) fn evicted(&self) -> u64 {
         self.store.stats().given_up
@@ -99,9 +119,11 @@ impl Replayer {
         };
         let seen = ClientRequest::logged(&self.client_ip, recorded)
             .map_err(|doubt| LineError::Request(doubt.to_string()))?;
-        let Some(found) = self.routes.find(&seen, self.policy.as_deref()) else { return Ok(None) };
+        let ambiguous = |doubt: AmbiguousRequest| LineError::Request(doubt.to_string());
+        let found = self.routes.find(&seen, self.policy.as_deref()).map_err(ambiguous)?;
+        let Some(found) = found else { return Ok(None) };
         let (by, key) = match &self.key {
-            Some(by) => (by, by.key_for(&seen, found.route)),
+            Some(by) => (by, by.key_for(&seen, found.route).map_err(ambiguous)?),
             None => (found.by, found.key),
         };
         self.clock.set(Timestamp::from_micros(record.at.us));
@@ -153,6 +175,7 @@ fn headers(record: &Record<'_>) -> HeaderMap {
 mod tests {
     use super::super::replay;
     use super::*;
+    use crate::StopFlag;
     use tidegate::driver::StoreDrivers;
     use tidegate_config::Config;
 
@@ -162,18 +185,26 @@ mod tests {
         let config = Config::parse(text, &|_| None, StoreDrivers::MEMORY).unwrap();
         let settings = ReplaySettings {
             policies: &config.policies,
+            store: MemoryStore::with_max_bytes(0),
             client_ip: config.doors.client_ip.clone(),
             routes: config.doors.routes(),
             policy: Some("api".to_owned()),
             key: None,
         };
-        let replayer = Replayer::over(MemoryStore::with_max_bytes(0), settings).unwrap();
+        let replayer = Replayer::new(settings).unwrap();
         let line = |client: u32| {
             let client = std::net::Ipv4Addr::from(client);
             format!("{client} - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n")
         };
         let once: String = (0..clients).map(line).collect();
-        let report = replay(&replayer, (once.clone() + &once).as_bytes(), 1, |_, _| ()).unwrap();
+        let report = replay(
+            &replayer,
+            (once.clone() + &once).as_bytes(),
+            1,
+            &StopFlag::default(),
+            |_, _| (),
+        )
+        .unwrap();
         assert_eq!(report.policies[0].denied < clients.into(), report.notes.len() > 1);
         report.notes.concat()
     }

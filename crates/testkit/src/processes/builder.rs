@@ -8,6 +8,10 @@ use super::server::RedisServer;
 use super::setup::Setup;
 use super::tls::TlsFiles;
 
+/// Where `./dev clients` installs it.
+const VALKEY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/clients/valkey/bin/valkey-server");
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Tls {
     #[default]
@@ -24,6 +28,8 @@ pub struct RedisBuilder {
     is_replica: bool,
     is_sentinel: bool,
     shiftable_clock: bool,
+    /// Instead of Redis.
+    program: Option<&'static str>,
     tls: Tls,
 }
 
@@ -90,6 +96,12 @@ impl RedisBuilder {
         self
     }
 
+    /// A Valkey server instead of Redis.
+    pub fn valkey(mut self) -> Self {
+        self.program = Some(VALKEY);
+        self
+    }
+
     pub(super) fn sentinel_mode(mut self) -> Self {
         self.is_sentinel = true;
         self
@@ -109,6 +121,7 @@ impl RedisBuilder {
             password: self.password,
             is_replica: self.is_replica,
             is_sentinel: self.is_sentinel,
+            program: self.program.unwrap_or("redis-server"),
             clock,
             tls_files,
             dir,

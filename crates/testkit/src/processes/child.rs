@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, id};
 use std::sync::OnceLock;
@@ -24,8 +25,18 @@ pub(super) struct Process {
 impl Process {
     /// Starts the program and appends its stdout and stderr to `log`.
     pub(super) fn start(program: &str, set_up: impl FnOnce(&mut Command), log: &Path) -> Self {
+        Self::start_as(None, program, set_up, log)
+    }
+
+    /// The same as another user and group.
+    pub(super) fn start_as(
+        owner: Option<(u32, u32)>,
+        program: &str,
+        set_up: impl FnOnce(&mut Command),
+        log: &Path,
+    ) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(log).unwrap();
-        let mut command = killed_with_parent(program);
+        let mut command = killed_with_parent(owner, program);
         set_up(&mut command);
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         let child = spawn(command).unwrap_or_else(|error| {
@@ -68,13 +79,25 @@ impl Process {
 
     /// The CPU time of all threads so far, user and kernel.
     pub(super) fn cpu_seconds(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        // The second field, the name, is in brackets and may contain blanks; fields 14 and 15 are user and kernel time.
-        let (_, after_name) = stat.rsplit_once(')').unwrap();
-        let ticks: u32 =
-            after_name.split_whitespace().skip(11).take(2).map(|n| n.parse::<u32>().unwrap()).sum();
-        f64::from(ticks) / TICKS_PER_SECOND
+        cpu_seconds(self.pid()).unwrap()
     }
+
+    /// The same with all processes that it has started and that still run.
+    pub(super) fn tree_cpu_seconds(&self) -> f64 {
+        let pid = self.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let children = children.split_whitespace().filter_map(|pid| cpu_seconds(pid.parse().ok()?));
+        self.cpu_seconds() + children.sum::<f64>()
+    }
+}
+
+/// The CPU time of a process; `None` if it has ended.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, the name, is in brackets and may contain blanks; fields 14 and 15 are user and kernel time.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let ticks = after_name.split_whitespace().skip(11).take(2).map(|n| n.parse::<u32>().unwrap());
+    Some(f64::from(ticks.sum::<u32>()) / TICKS_PER_SECOND)
 }
 
 impl Drop for Process {
@@ -87,22 +110,36 @@ impl Drop for Process {
 }
 
 /// A killed test runs no destructors. If `setpriv` is installed, the kernel kills the child when the test ends.
-fn killed_with_parent(program: &str) -> Command {
+fn killed_with_parent(owner: Option<(u32, u32)>, program: &str) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let has_setpriv =
         || Command::new("setpriv").arg("--version").output().is_ok_and(|run| run.status.success());
     if !is_installed(program) || !SETPRIV.get_or_init(has_setpriv) {
-        return Command::new(program);
+        let mut command = Command::new(program);
+        if let Some((user, group)) = owner {
+            command.uid(user).gid(group);
+        }
+        return command;
     }
     // If the parent ended before `setpriv` ran, the child has another parent now, and exits.
     let unless_orphaned = r#"[ "$PPID" = "$0" ] && exec "$@""#;
     let mut command = Command::new("setpriv");
+    if let Some((user, group)) = owner {
+        command.args([
+            format!("--reuid={user}"),
+            format!("--regid={group}"),
+            "--clear-groups".into(),
+        ]);
+    }
     command.args(["--pdeathsig", "KILL", "sh", "-c", unless_orphaned, &id().to_string(), program]);
     command
 }
 
 /// Checked before `setpriv` runs, because its error message would only be in the log.
 fn is_installed(program: &str) -> bool {
+    if program.starts_with('/') {
+        return Path::new(program).is_file();
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

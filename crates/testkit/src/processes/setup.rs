@@ -31,6 +31,7 @@ pub(super) struct Setup {
     pub(super) password: Option<String>,
     pub(super) is_replica: bool,
     pub(super) is_sentinel: bool,
+    pub(super) program: &'static str,
     pub(super) clock: Option<ShiftableClock>,
     pub(super) tls_files: Option<TlsFiles>,
     pub(super) dir: PrivateDir,
@@ -64,7 +65,7 @@ impl Setup {
                 clock.preload(command);
             }
         };
-        let mut process = Process::start("redis-server", set_up, &log);
+        let mut process = Process::start(self.program, set_up, &log);
         let is_up = wait_for("redis-server to answer", DEADLINE, || {
             if self.is_ready() {
                 return Some(true);

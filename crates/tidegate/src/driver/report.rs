@@ -31,8 +31,8 @@ pub struct StoreReport {
 /// let per_call = |stats: NetworkStats| stats.requests / stats.calls.max(1);
 /// assert_eq!(per_call(NetworkStats::default()), 0);
 ///
-/// let NetworkStats { noscript, retries, refreshes, .. } = NetworkStats::default(); // repaired
-/// assert_eq!(noscript + retries + refreshes, 0);
+/// let NetworkStats { noscript, retries, conflicts, refreshes, .. } = NetworkStats::default(); // repaired
+/// assert_eq!(noscript + retries + conflicts + refreshes, 0);
 /// let NetworkStats { timeouts, not_sent, overloaded, unreplicated, .. } = NetworkStats::default(); // failed
 /// assert_eq!(timeouts + not_sent + overloaded + unreplicated, 0);
 /// let open = |stats: NetworkStats| stats.connects - stats.disconnects;
@@ -50,6 +50,8 @@ pub struct NetworkStats {
     pub noscript: u64,
     /// Requests that went again because they had certainly not run.
     pub retries: u64,
+    /// Decisions that were made again because another node had changed the key meanwhile.
+    pub conflicts: u64,
     /// Requests whose deadline passed after they were written.
     pub timeouts: u64,
     /// Requests whose deadline passed before.
@@ -66,6 +68,34 @@ pub struct NetworkStats {
     pub disconnects: u64,
     /// Refreshes of the topology, from a cluster or a sentinel.
     pub refreshes: u64,
+}
+
+impl NetworkStats {
+    /// The counts of two clients together.
+    ///
+    /// ```
+    /// # use tidegate::driver::NetworkStats;
+    /// let none = NetworkStats::default();
+    /// assert_eq!(none.plus(&none), none);
+    /// ```
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            calls: self.calls + other.calls,
+            noscript: self.noscript + other.noscript,
+            retries: self.retries + other.retries,
+            conflicts: self.conflicts + other.conflicts,
+            timeouts: self.timeouts + other.timeouts,
+            not_sent: self.not_sent + other.not_sent,
+            overloaded: self.overloaded + other.overloaded,
+            unreplicated: self.unreplicated + other.unreplicated,
+            connects: self.connects + other.connects,
+            connect_failures: self.connect_failures + other.connect_failures,
+            disconnects: self.disconnects + other.disconnects,
+            refreshes: self.refreshes + other.refreshes,
+        }
+    }
 }
 
 /// How long calls took, from when they left this process until their reply was read: what the store, the network and
@@ -94,4 +124,17 @@ impl CallTimes {
         25, 50, 100, 200, 300, 500, 750, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 200_000,
         1_000_000,
     ];
+
+    /// The times of two clients together.
+    ///
+    /// ```
+    /// # use tidegate::driver::CallTimes;
+    /// let none = CallTimes::default();
+    /// assert_eq!(none.plus(&none), none);
+    /// ```
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let counts = std::array::from_fn(|bucket| self.counts[bucket] + other.counts[bucket]);
+        Self { counts, total_us: self.total_us + other.total_us }
+    }
 }

@@ -9,7 +9,7 @@ use tidegate_core::LimitError;
 use super::overrides::{LoadedOverrides, LoadedTable};
 use super::policies::Policies;
 use super::stores::{StoreVariants, Stores};
-use super::{BuildError, Engine, EngineState};
+use super::{BuildError, Engine, EngineState, LocalStore};
 use crate::clock::{Clock, SystemClock};
 use crate::policy::{Policy, PolicyProblem};
 use crate::store::Store;
@@ -182,7 +182,7 @@ impl<C: Clock> EngineBuilder<C> {
 #[derive(Debug, Default)]
 struct Inherited {
     /// What was counted while the store failed.
-    local: Option<Arc<MemoryStore>>,
+    local: Option<Arc<LocalStore>>,
     /// The store by the settings that policies asked for.
     variants: StoreVariants,
     /// The overrides of run time.

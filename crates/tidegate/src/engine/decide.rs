@@ -7,11 +7,13 @@ use tidegate_core::{Decision, Limit, Mode, Timestamp};
 use super::in_force::InForce;
 use super::{Answer, BindingLimit, CheckError, Engine, Key, Queued};
 use crate::clock::Clock;
-use crate::policy::{Compiled, CompiledKind, Member, OverrideInForce};
-use crate::reply::Reply;
+use crate::permit;
+use crate::policy::{Compiled, CompiledKind, Member, OverrideInForce, PolicyKind};
+use crate::reply::{Later, Reply};
+use crate::store::owned::OwnedRequest;
 use crate::store::{
-    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreReply, StoreRequest,
-    StoreResult,
+    KeyedLimit, Op, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreReply,
+    StoreRequest, StoreResult,
 };
 
 /// An answer, and the permits that came with it.
@@ -75,6 +77,11 @@ impl<C: Clock + 'static> Engine<C> {
             Ok(Ok(reply)) => Reply::ready(limits.answer(reply)),
             Ok(Err(error)) => Reply::ready(self.fall_back(&limits, keys, cost, op, now, error)),
             Err(later) => {
+                let later = if op == Op::Take && policy.purpose == PolicyKind::Concurrency {
+                    self.released_if_abandoned(later, &limits, keys, cost)
+                } else {
+                    later
+                };
                 // Only needed if the store fails.
                 let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
                 Reply::later(async move {
@@ -84,6 +91,28 @@ impl<C: Clock + 'static> Engine<C> {
                     }
                 })
             }
+        }
+    }
+
+    /// The reply to an acquire; what it grants is released if its caller has left by then.
+    fn released_if_abandoned(
+        &self,
+        later: Later<'static, StoreReply, StoreError>,
+        limits: &Limits<'_>,
+        keys: &[&[u8]],
+        cost: u64,
+    ) -> Later<'static, StoreReply, StoreError> {
+        let (mode, all) = (limits.mode, 0..limits.members.len());
+        let own_limits = all.map(|index| limits.limit_of(index));
+        let request = limits.with(keys, own_limits, |limits| {
+            OwnedRequest::from_request(&StoreRequest { mode, limits, cost, op: Op::Take })
+        });
+        match request {
+            Some(request) => {
+                let store = self.state.stores.plain.store.clone();
+                permit::released_if_abandoned(later, store, request)
+            }
+            None => later,
         }
     }
 

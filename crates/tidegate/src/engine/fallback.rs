@@ -40,7 +40,7 @@ impl<C: Clock + 'static> Engine<C> {
         let shares: Vec<Limit> = shares.collect();
         let mode = limits.mode;
         let reply = limits.with(keys, shares.iter(), |limits| {
-            self.state.local.decide(&StoreRequest { mode, limits, cost, op }, now)
+            self.state.local.store.decide(&StoreRequest { mode, limits, cost, op }, now)
         });
         let reply = reply.map_or(Err(error), Reply::now)?;
         limits.answer(StoreReply { source: Source::Local, ..reply }).map(in_trouble)
@@ -63,8 +63,8 @@ impl<C: Clock + 'static> Engine<C> {
             OnStoreError::Local => {
                 let request =
                     ReserveRequest { shaper: &request.shaper.share(self.nodes()), ..*request };
-                let reply = self.state.local.reserve(&request, now).now()?;
-                (self.queued(reply, &request, self.state.local.clone()), Source::Local)
+                let reply = self.state.local.store.reserve(&request, now).now()?;
+                (self.queued(reply, &request, self.state.local.store.clone()), Source::Local)
             }
             OnStoreError::Deny { .. } if policy.options.shadow => {
                 let closed = Source::FailClosed;
@@ -89,7 +89,7 @@ impl<C: Clock + 'static> Engine<C> {
         let limit = &given.limit.share(self.nodes());
         let request =
             StoreRequest { mode: Mode::All, limits: &[KeyedLimit { limit, ..*given }], cost, op };
-        let reply = self.state.local.decide(&request, now).now()?;
+        let reply = self.state.local.store.decide(&request, now).now()?;
         let (decision, store_error) = (reply.verdict.decision, Some(error.kind()));
         Ok(GivenAnswer { decision, source: Source::Local, store_error })
     }
@@ -121,7 +121,8 @@ impl<C: Clock + 'static> Engine<C> {
         // A placeholder where a policy answers by itself: it is never read.
         let mut decisions = vec![Decision::blocked(); step.counts.len()];
         if !limits.is_empty() {
-            let reply = self.state.local.decide_each(&MultiCharge { limits: &limits, charge }, now);
+            let reply =
+                self.state.local.store.decide_each(&MultiCharge { limits: &limits, charge }, now);
             let decided = reply.now()?;
             for ((place, _), decision) in shares.iter().zip(decided) {
                 decisions[*place] = decision;

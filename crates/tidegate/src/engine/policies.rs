@@ -8,12 +8,13 @@ use std::time::Duration;
 use rapidhash::RapidHashMap;
 use tidegate_core::{LeakyBucket, LeaseError, Mode, Reservation, Terms};
 
+use super::decide::Decided;
 use super::{Answer, CheckError, Engine, Key, Queued};
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Held, HeldPermits, Permit, PermitId};
+use crate::permit::{Acquired, Held, HeldPermits, Holder, Permit, PermitId, Released};
 use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, PolicyKind};
 use crate::reply::Reply;
-use crate::store::{Op, ReserveRequest, Source};
+use crate::store::{Op, Replicas, ReserveRequest, Source};
 
 /// Policies in the order of their names. A check finds its own with one hash.
 #[derive(Debug)]
@@ -106,6 +107,20 @@ impl<'a> PolicyView<'a> {
         self.policy.members().iter().map(|(_, member)| member)
     }
 
+    /// Whether a store that spreads keys over nodes keeps all keys of the policy on one: where its limits count several
+    /// identifiers, or where it shares a [tag](crate::Policy::tagged).
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let signup = Policy::all().limit_by("ip", "ip", "3/h").limit_by("mail", "domain", "50/h");
+    /// let engine = Engine::builder().policy("api", "5/s").policy("signup", signup).build()?;
+    /// assert!(engine.policies().map(|policy| policy.is_together()).eq([false, true]));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn is_together(&self) -> bool {
+        self.policy.members().iter().any(|(scope, _)| scope.is_together())
+    }
+
     /// Whether it is only [tried out](crate::Policy::shadow).
     ///
     /// ```
@@ -131,6 +146,19 @@ impl<'a> PolicyView<'a> {
     /// ```
     pub const fn on_store_error(&self) -> OnStoreError {
         self.policy.options.on_store_error
+    }
+
+    /// The replicas that have to [confirm](crate::Policy::replicas) a charge; `None` if none has to.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy, Replicas};
+    /// let sms = Policy::all().limit("", "5/day").replicas(Replicas::default());
+    /// let engine = Engine::builder().policy("api", "5/s").policy("sms", sms).build()?;
+    /// assert!(engine.policies().map(|policy| policy.replicas().is_some()).eq([false, true]));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub const fn replicas(&self) -> Option<Replicas> {
+        self.policy.options.replicas
     }
 
     /// Why a policy that asks for leases runs without, where it does: its burst or period is too small for them.
@@ -287,48 +315,74 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
         let (engine, policy) = (self.engine, self.compiled());
         let keys: Vec<_> = held_keys(policy, key).collect();
         engine.decide(policy, key, cost, Op::Take).then(move |decided| {
-            let decided = decided?;
+            let Decided { answer, permits } = decided?;
             let held = |(index, id): (usize, u64)| {
                 let (scope, member) = policy.members().get(index)?;
                 let (scope, limit) = (scope.clone(), member.limit.clone());
-                let (permits, key) = (HeldPermits { index, id, cost }, keys.get(index)?.clone()?);
-                Some(Held { permits, scope, key, limit })
+                Some(Held { id, cost, scope, key: keys.get(index)?.clone()?, limit })
             };
-            let answer = decided.answer;
-            let is_fallback = answer.source == Source::Local;
-            let held = decided.permits.into_iter().filter_map(held).collect();
-            let permit = || Permit::new(engine.holder(is_fallback), held, is_fallback);
-            let permit = answer.decision.allowed().then(permit);
+            let holder = match answer.source {
+                Source::Local => Holder::Node(engine.state.local.node),
+                _ => Holder::Store,
+            };
+            let held = permits.into_iter().filter_map(held).collect();
+            let permit = engine.store_of(holder).map(|store| Permit::new(store, held, holder));
+            let permit = permit.filter(|_| answer.decision.allowed());
             Ok(Acquired { answer, permit })
         })
     }
 
     /// [`Engine::release`].
-    pub fn release(&self, key: Key<'_>, permit: &PermitId) -> Reply<'e, (), CheckError> {
-        let policy = self.compiled();
-        let keys: Vec<_> = held_keys(policy, key).collect();
-        let store = self.engine.holder(permit.is_fallback);
-        let mut pending = Vec::new();
-        for &permits in &permit.held {
-            // A limit that the policy has no more is forgotten with its lease.
-            let Some((scope, member)) = policy.members().get(permits.index) else { continue };
-            let Some(Some(key)) = keys.get(permits.index).cloned() else { continue };
-            let (scope, limit) = (scope.clone(), member.limit.clone());
-            match (Held { permits, scope, key, limit }).release(&*store).split() {
-                Ok(Ok(_)) => {}
+    pub fn release(&self, key: Key<'_>, permit: &PermitId) -> Reply<'e, Released, CheckError> {
+        let Some(store) = self.engine.store_of(permit.holder) else {
+            return Reply::ready(Ok(Released::OtherNode));
+        };
+        let held = match self.held_under(key, permit) {
+            Ok(held) => held,
+            Err(error) => return Reply::failed(error),
+        };
+        let none = match (permit.held.is_empty(), held.is_empty()) {
+            (true, _) => Released::Yes,
+            (false, true) => Released::UnknownLimit,
+            (false, false) => Released::NotHeld,
+        };
+        let now = self.engine.state.clock.now();
+        let (mut released, mut pending) = (none, Vec::new());
+        for held in held {
+            match held.release(&*store, now).split() {
+                Ok(Ok(reply)) if reply.permits.is_empty() => {}
+                Ok(Ok(_)) => released = Released::Yes,
                 Ok(Err(error)) => return Reply::failed(error.into()),
                 Err(later) => pending.push(later),
             }
         }
         if pending.is_empty() {
-            return Reply::ready(Ok(()));
+            return Reply::ready(Ok(released));
         }
-        Reply::later(async {
+        Reply::later(async move {
             for later in pending {
-                later.await?;
+                if !later.await?.permits.is_empty() {
+                    released = Released::Yes;
+                }
             }
-            Ok(())
+            Ok(released)
         })
+    }
+
+    /// What a permit holds under the limits that the policy has now, found by their names.
+    fn held_under(&self, key: Key<'_>, permit: &PermitId) -> Result<Vec<Held>, CheckError> {
+        let policy = self.compiled();
+        let mut all = Vec::with_capacity(permit.held.len());
+        for HeldPermits { limit: name, id, cost } in &permit.held {
+            let is_named =
+                |(_, member): &&(_, Member)| member.name == *name && member.limit.grants_permits();
+            // A limit that the policy has no more is forgotten with its lease.
+            let Some((scope, member)) = policy.members().iter().find(is_named) else { continue };
+            let key = key.find(policy, member.key.as_deref())?.into();
+            let (scope, limit) = (scope.clone(), member.limit.clone());
+            all.push(Held { id: *id, cost: *cost, scope, key, limit });
+        }
+        Ok(all)
     }
 
     /// [`Engine::reserve`].

@@ -4,7 +4,7 @@ use tidegate_core::{Decision, LeakyBucket, Limit, LimitError, Mode};
 
 use super::{
     Kind, Member, OnStoreError, Override, OverrideInForce, Policy, PolicyKind, PolicyOptions,
-    PolicyProblem,
+    PolicyProblem, on_several_identifiers,
 };
 use crate::clock::Clock;
 use crate::engine::Key;
@@ -48,7 +48,7 @@ impl Policy {
             Kind::Limits { mode, members } => {
                 check_members(&members, &self.overrides)?;
                 // Limits on different identifiers have to be kept together.
-                let together = members.windows(2).any(|pair| pair[0].key != pair[1].key);
+                let together = on_several_identifiers(&members);
                 let scope = |limit: &str| match &self.tag {
                     Some(tag) => Scope::tagged(tag, policy, limit),
                     None if together => Scope::together(policy, limit),

@@ -162,6 +162,10 @@ impl<S: Store + 'static> RemoteStore for Breaker<S> {
         let store = self.protected.store.extensions().remote?.within(deadline)?;
         Some(Arc::new(Breaker::around(store, self.protected.switch.options().clone())))
     }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.protected.store.extensions().remote?.deadline()
+    }
 }
 
 impl<S: fmt::Debug> fmt::Debug for Breaker<S> {
@@ -292,6 +296,22 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
+    /// The worse of two states: open, then probing, then closed.
+    ///
+    /// ```
+    /// # use tidegate::BreakerState;
+    /// assert_eq!(BreakerState::Closed.or_worse(BreakerState::Probing), BreakerState::Probing);
+    /// assert_eq!(BreakerState::Open.or_worse(BreakerState::Probing), BreakerState::Open);
+    /// ```
+    #[must_use]
+    pub const fn or_worse(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Open, _) | (_, Self::Open) => Self::Open,
+            (Self::Probing, _) | (_, Self::Probing) => Self::Probing,
+            (Self::Closed, Self::Closed) => Self::Closed,
+        }
+    }
+
     /// The state's name, as metrics report it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,23 +1,27 @@
 //! Nodes coordinate through a store, once per tick: each reports what it measured, and one keeps the resulting state.
 
+mod record;
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
+pub use self::record::ReadingsRecord;
 use super::{StoreError, StoreResult};
 use crate::clock::micros;
 
-/// Bounds of what is reported and kept: sixteen signals, and what a controller remembers of them, fit in several times.
-const READING_BYTES_MAX: usize = 2048;
+/// Bounds of what is reported and kept: sixteen signals of 40 bytes, and what a controller remembers of them, fit.
+const READING_BYTES_MAX: usize = 1024;
 const STATE_BYTES_MAX: usize = 8192;
 
-/// Readings of nodes beyond this number are ignored.
-pub(crate) const NODES_MAX: usize = 10_000;
+/// Readings of nodes beyond this number are ignored: a store reads all of them in one step, and a thousand take it two
+/// milliseconds.
+const NODES_MAX: usize = 1_000;
 
 /// A node that has not reported for this many ticks is forgotten; a report from further ahead is by another clock.
-pub(crate) const TICKS_KEPT: u64 = 10;
+const TICKS_KEPT: u64 = 10;
 
 /// A store through which nodes share readings, and which knows how many nodes there are.
 ///
@@ -200,8 +204,9 @@ impl ReadingReport<'_> {
     /// ```
     pub fn validate(&self) -> Result<(), StoreError> {
         let reading = self.reading;
-        if reading.is_empty() || reading.len() > READING_BYTES_MAX || reading.contains(' ') {
-            let why = "a reading has 1 to 2048 bytes, and no space";
+        let has_space = reading.contains(char::is_whitespace);
+        if reading.is_empty() || reading.len() > READING_BYTES_MAX || has_space {
+            let why = "a reading has 1 to 1024 bytes, and no space";
             return Err(StoreError::bad_request(why));
         }
         Ok(())
@@ -225,6 +230,6 @@ impl StateUpdate<'_> {
 }
 
 /// Whether what was kept in one tick still counts in another: a clock that stepped back by more has lost count.
-pub(crate) const fn is_current(kept: u64, tick: u64) -> bool {
+const fn is_current(kept: u64, tick: u64) -> bool {
     kept >= tick && kept <= tick.saturating_add(TICKS_KEPT)
 }

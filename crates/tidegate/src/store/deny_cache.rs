@@ -5,16 +5,18 @@ mod shared_call;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Decision, Limit, Mode, Timestamp, Verdict};
 
-use self::refusals::{Found, Lookup, Refusals, Returns};
+use self::refusals::{Found, Lookup, Refusals};
 use self::shared_call::SharedCall;
 use super::fingerprint::Fingerprints;
 use super::owned::OwnedRequest;
+use super::returns::Returns;
 use super::{
-    KeyedLimit, MultiCharge, Op, Ran, ReserveReply, ReserveRequest, Source, Store, StoreError,
-    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
+    KeyedLimit, MultiCharge, Op, RemoteStore, ReserveReply, ReserveRequest, Source, Store,
+    StoreError, StoreExtensions, StoreReply, StoreRequest, StoreResult,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -97,6 +99,7 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     ) -> StoreResult<StoreReply> {
         let (state, request) = (self.state.clone(), OwnedRequest::from_request(request));
         let (sent_us, waiter) = (call.sent_us, call.join());
+        let deadline = state.store.extensions().remote.and_then(RemoteStore::deadline);
         Reply::later(async move {
             let answer = waiter.await;
             let now_us = state.clock.steady_us();
@@ -110,14 +113,15 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
                     }
                 }
                 // Asking a store that has just failed would take as long again.
-                Some(Err(error)) => return Err(not_asked(error)),
+                Some(Err(error)) => return Err(error.for_unsent()),
                 Some(Ok(_)) | None => {}
             }
             let waited_us = now_us.saturating_sub(lookup.sent_us);
             let now = Timestamp::from_micros(now.as_micros().saturating_add(waited_us));
-            request
-                .with(|request| state.decide_and_learn(state.lookup(request), request, now))
-                .await
+            let reply =
+                request.with(|request| state.decide_and_learn(state.lookup(request), request, now));
+            let left = deadline.map(|it| it.saturating_sub(Duration::from_micros(waited_us)));
+            shared_call::within(left, reply).await
         })
     }
 
@@ -247,19 +251,6 @@ impl<S: fmt::Debug, C> fmt::Debug for DenyCache<S, C> {
 
 fn by_cache(verdict: Verdict) -> StoreReply {
     StoreReply { source: Source::DenyCache, ..StoreReply::by_store(verdict) }
-}
-
-/// The failure of a request, for a caller that waited for its answer and sent none itself.
-fn not_asked(error: StoreError) -> StoreError {
-    match error.ran() {
-        Ran::No => error,
-        // The policy refuses for as long as replicas confirm nothing, so the caller has to see this kind.
-        Ran::Unknown if error.kind() == StoreErrorKind::Unreplicated => error,
-        Ran::Unknown => StoreError::new(
-            StoreErrorKind::NotSent,
-            format!("waited for another's answer: {error}"),
-        ),
-    }
 }
 
 /// Whether to remember an answer: only refusals by the store itself. Those of another cache have aged already.

@@ -89,7 +89,7 @@ store_error_kinds! {
     Overloaded = "overloaded", ran: No, counts: false;
     /// The breaker is open: the store was not asked.
     BreakerOpen = "breaker-open", ran: No, counts: false;
-    /// The deadline passed before the request could be sent.
+    /// The request was not sent: the deadline passed before, or another one had just failed.
     NotSent = "not-sent", ran: No, counts: true;
     /// The deadline passed without an answer.
     Timeout = "timeout", ran: Unknown, counts: true;
@@ -157,6 +157,18 @@ impl StoreError {
     /// A request that makes no sense, whatever the state of the store.
     pub(crate) fn bad_request(why: &'static str) -> Self {
         Self::new(StoreErrorKind::BadRequest, why)
+    }
+
+    /// The failure of a request, for a caller that did not send its own because of it.
+    pub(crate) fn for_unsent(self) -> Self {
+        match self.ran() {
+            Ran::No => self,
+            // The policy refuses for as long as replicas confirm nothing, so the caller has to see this kind.
+            Ran::Unknown if self.kind == StoreErrorKind::Unreplicated => self,
+            Ran::Unknown => {
+                Self::new(StoreErrorKind::NotSent, format!("another request failed: {self}"))
+            }
+        }
     }
 
     /// What kind of failure it was.

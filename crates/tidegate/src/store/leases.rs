@@ -12,16 +12,19 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use tidegate_core::{Decision, LeaseHolder, Limit, Message, Mode, Step, Terms, Timestamp};
+use tidegate_core::{Decision, Limit, Message, Mode, Step, Terms, Timestamp};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use self::entry::{Entry, LeasedLimits, Waiting};
 use self::request::{LeaseRequest, has_runtime};
 use super::fingerprint::{Fingerprints, IdentityHasher};
+use super::returns::Returns;
 use super::{
-    KeyedLimit, LimitCharge, MultiCharge, Op, ReserveReply, ReserveRequest, Source, Store,
-    StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
+    KeyedLimit, LimitCharge, MultiCharge, Op, RemoteStore, ReserveReply, ReserveRequest, Source,
+    Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
@@ -45,7 +48,8 @@ const MAX_MESSAGES: usize = 4;
 /// store each time. Clones share everything.
 ///
 /// A check waits for two requests at worst: the one in flight when it comes, and the next; a smaller cost for one more
-/// after a larger one was refused.
+/// after a larger one was refused. All of it within one deadline of the store, if that has one
+/// ([`RemoteStore::deadline`]); then the check fails.
 ///
 /// [`Op::Reset`] also forgets the units out on lease, and only the node that gets the reset drops its leases. The units
 /// that other nodes hold at that instant may then be admitted on top of the limit, once. The same goes for an
@@ -119,6 +123,9 @@ struct Shared<S, C> {
     answers_later: AtomicBool,
     /// The caller's time of the last request, for messages that no caller causes.
     last_now: AtomicU64,
+    returns: Returns,
+    /// How long a check may wait.
+    deadline: Option<Duration>,
     counts: Counts,
 }
 
@@ -161,6 +168,7 @@ impl<S: Store + 'static> Leases<S> {
 impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
     /// With another clock, of which only [`Clock::steady_us`] is used.
     pub fn with_clock(store: S, clock: C) -> Self {
+        let deadline = store.extensions().remote.and_then(RemoteStore::deadline);
         let shared = Shared {
             store,
             clock,
@@ -170,6 +178,8 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
             sweeping: AtomicBool::new(false),
             answers_later: AtomicBool::new(false),
             last_now: AtomicU64::new(0),
+            returns: Returns::new(),
+            deadline,
             counts: Counts::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -256,12 +266,8 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
         }
         match request.op {
             Op::Take if request.cost > 0 => shared.take(request, now),
-            Op::Reset => {
-                let reply = shared.ask_store(request, now);
-                shared.forget(request, now);
-                reply
-            }
-            Op::Take | Op::Peek | Op::Refund => shared.ask_store(request, now),
+            Op::Refund | Op::Reset => shared.give_back(request, now),
+            Op::Take | Op::Peek => shared.ask_store(request, now),
             _ => shared.store.decide(request, now),
         }
     }
@@ -320,19 +326,21 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         }
         let Some(entry) = shard.get_mut(&fingerprint) else { return self.ask_store(request, now) };
         entry.used_us = now_us;
-        let decided = match entry.holder.check(now_us, request.cost) {
+        let decided = match self.check(entry, request.cost, now_us) {
             Step::Wait if entry.waiting.len() >= MAX_WAITING => {
                 Ok(Err(StoreError::new(StoreErrorKind::Overloaded, "too many wait for this key")))
             }
             Step::Wait => {
                 let (done, answer) = oneshot::channel();
                 let (cost, since) = (request.cost, entry.requests);
-                entry.waiting.push_back(Waiting { cost, since, done });
+                let due = self.deadline.map(|deadline| Instant::now() + deadline);
+                entry.waiting.push_back(Waiting { cost, since, due, waits_again: false, done });
                 Err(answer)
             }
             step => {
-                self.counts.decided.fetch_add(1, Ordering::Relaxed);
-                Ok(Ok(entry.decide_one(step, now_us, Source::Lease)))
+                let decided = entry.decide_one(step, now_us, Source::Lease);
+                self.counts.decided.fetch_add(u64::from(decided.is_ok()), Ordering::Relaxed);
+                Ok(decided)
             }
         };
         let outbox = self.outbox(fingerprint, entry, now_us);
@@ -348,6 +356,42 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             Err(_) if no_runtime => self.ask_store(request, now),
             Err(answer) => wait_for(answer),
         }
+    }
+
+    /// A refusal does not count if units were given back after its request was sent.
+    fn check(&self, entry: &mut Entry, cost: u64, now_us: u64) -> Step {
+        let step = entry.holder.check(now_us, cost);
+        if !matches!(step, Step::Refuse { .. }) || !self.gave_back(entry) {
+            return step;
+        }
+        entry.holder.forget_refusal();
+        entry.holder.check(now_us, cost)
+    }
+
+    /// Whether units of the entry's keys were given back since its last request was sent.
+    fn gave_back(&self, entry: &Entry) -> bool {
+        self.returns.count_of_all(entry.limits.fingerprints()) != entry.returns
+    }
+
+    /// Passes on a request that gives units back, and forgets the refusals of its keys: when it is sent, in case nobody
+    /// waits for the reply, and when the reply is there, since other requests may have reached the store before it.
+    fn give_back(
+        self: &Arc<Self>,
+        request: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> StoreResult<StoreReply> {
+        let fingerprint = |keyed: &KeyedLimit<'_>| self.fingerprints.hash(keyed.scope, keyed.key);
+        let keys: Vec<u64> = request.limits.iter().map(fingerprint).collect();
+        self.returns.record(&keys);
+        let reply = self.ask_store(request, now);
+        if request.op == Op::Reset {
+            self.forget(request, now);
+        }
+        let shared = self.clone();
+        reply.then(move |answer| {
+            shared.returns.record(&keys);
+            answer
+        })
     }
 
     /// Adds a key, or replaces its limits: then it answers the units to give back. `Err(true)` if the limits cannot be
@@ -368,12 +412,15 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             return Err(false);
         }
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
-        let mut entry =
-            Entry::new(terms, LeasedLimits::new(request.limits, leased), generation, now_us);
+        let fingerprint_of =
+            |keyed: &KeyedLimit<'_>| self.fingerprints.hash(keyed.scope, keyed.key);
+        let limits = LeasedLimits::new(request.limits, leased, fingerprint_of);
+        let mut entry = Entry::new(terms, limits, generation, now_us);
         let mut returns = None;
         match before {
             // The limit has changed. No unit of the old one is spent any more, and waiting checks ask again.
             Some(mut before) => {
+                entry.succeed(&before);
                 entry.take_over(std::mem::take(&mut before.waiting), now_us);
                 returns = self.returns_of_replaced(fingerprint, before, &entry, now_us);
             }
@@ -429,7 +476,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
         let Some(entry) = shard.get_mut(&fingerprint) else { return };
-        entry.holder = LeaseHolder::new(entry.terms);
+        entry.holder = entry.holder.successor(entry.terms);
         entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let waiting = std::mem::take(&mut entry.waiting);
         entry.take_over(waiting, now_us);
@@ -447,12 +494,13 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             match polled {
                 // Checked before a check can wait for it.
                 Some(Message::Ask(_)) if self.lacks_runtime() => {
-                    entry.on_failure(&request::lost());
+                    entry.cancel(&request::lost());
                     no_runtime = true;
                     break;
                 }
                 Some(Message::Ask(_)) => {
                     entry.requests += 1;
+                    entry.returns = self.returns.count_of_all(entry.limits.fingerprints());
                     self.counts.requests.fetch_add(1, Ordering::Relaxed);
                 }
                 Some(Message::Return(back)) => {
@@ -507,7 +555,23 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let mut shard = self.shard(fingerprint);
         let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation);
         if let Some(entry) = entry {
-            entry.on_failure(&request::lost());
+            entry.cancel(&request::lost());
+        }
+    }
+
+    /// When the next check that waits for a request's reply has to be answered without it.
+    fn next_due(&self, fingerprint: u64, generation: u64) -> Option<Instant> {
+        self.shard(fingerprint)
+            .get(&fingerprint)
+            .filter(|it| it.generation == generation)?
+            .next_due()
+    }
+
+    fn expire(&self, fingerprint: u64, generation: u64) {
+        let mut shard = self.shard(fingerprint);
+        let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation);
+        if let Some(entry) = entry {
+            entry.expire(Instant::now());
         }
     }
 
@@ -525,9 +589,10 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         match reply.and_then(|reply| reply.grant.ok_or_else(missing)) {
             Ok(grant) => {
                 self.counts.granted.fetch_add(grant.units, Ordering::Relaxed);
-                entry.on_grant(&grant, now_us);
+                let gave_back = self.gave_back(entry);
+                entry.on_grant(&grant, gave_back, now_us);
             }
-            Err(error) => entry.on_failure(&error),
+            Err(error) => entry.on_failure(error, now_us),
         }
         self.outbox(fingerprint, entry, now_us)
     }

@@ -9,19 +9,18 @@
 mod arena;
 mod bucket;
 mod budget;
-mod coordination;
 mod each;
 mod evict;
 mod fast_path;
 mod many;
-mod overrides;
 mod snapshot;
 mod table;
 mod wide;
 mod word;
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{
@@ -31,18 +30,20 @@ use tidegate_core::{
 pub use snapshot::SnapshotError;
 
 use self::budget::Budget;
-use self::coordination::MemoryReadings;
-use self::overrides::OverridesInMemory;
 pub(crate) use self::table::Hint;
 use self::table::{Insert, Spot, Table};
 use self::wide::{Unpublished, WideStates};
+use super::coordination::ReadingsRecord;
 use super::fingerprint::Fingerprints;
+use super::held::{Released, release};
+use super::overrides::OverridesRecord;
 use super::{
     Changed, Coordination, MultiCharge, Op, OverrideChange, OverrideStore, OverrideTable,
     ReadingReport, ReserveReply, ReserveRequest, Scope, StateUpdate, Store, StoreError,
-    StoreExtensions, StoreReply, StoreRequest, StoreResult, TickReadings,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult, TickReadings,
 };
 use crate::reply::Reply;
+use crate::sync::lock;
 
 /// The default byte cap: room for about six million keys of one word.
 const DEFAULT_MAX_BYTES: usize = 256 << 20;
@@ -63,6 +64,9 @@ const ROOM_STATES: u64 = 128;
 
 /// Attempts to find memory for one state before it is dropped.
 const ROOM_ATTEMPTS: u64 = 8;
+
+/// The most scopes whose readings are kept.
+const SCOPES_MAX: usize = 10_000;
 
 /// State of all keys, in this process. Shared by reference or in an [`Arc`].
 ///
@@ -86,8 +90,9 @@ pub struct MemoryStore {
     /// The next line to sweep.
     sweep_cursor: AtomicU64,
     given_up: AtomicU64,
-    overrides: OverridesInMemory,
-    readings: MemoryReadings,
+    overrides: Mutex<OverridesRecord>,
+    /// By scope.
+    readings: Mutex<HashMap<Box<str>, ReadingsRecord>>,
 }
 
 /// What a [`MemoryStore`] holds.
@@ -150,8 +155,8 @@ impl MemoryStore {
             fingerprints,
             sweep_cursor: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
-            overrides: OverridesInMemory::default(),
-            readings: MemoryReadings::default(),
+            overrides: Mutex::default(),
+            readings: Mutex::default(),
         }
     }
 
@@ -190,8 +195,14 @@ impl MemoryStore {
             Op::Reset => self.reset(fingerprint, limit, now),
             Op::Lease(_) | Op::GiveBack(_) => return self.decide_many_limits(request, now),
             Op::Release { permit_id } => {
-                self.release(fingerprint, permit_id);
-                self.peek(fingerprint, limit, now, 0)
+                if !request.is_valid() {
+                    return None;
+                }
+                let released = self.release(fingerprint, permit_id, request.cost, now);
+                let permits = if released { vec![(0, permit_id)] } else { Vec::new() };
+                let decision = self.peek(fingerprint, limit, now, 0);
+                let verdict = Verdict { binding: 0, decision };
+                return Some(StoreReply { permits, ..StoreReply::by_store(verdict) });
             }
         };
         Some(StoreReply::by_store(Verdict { binding: 0, decision }))
@@ -302,11 +313,19 @@ impl MemoryStore {
     }
 
     /// Gives a permit back. `false` if it was not held any more.
-    pub(crate) fn release(&self, fingerprint: u64, permit_id: u64) -> bool {
-        // The time is only needed to evict keys for memory, and a release takes none.
+    pub(crate) fn release(
+        &self,
+        fingerprint: u64,
+        permit_id: u64,
+        cost: u64,
+        now: Timestamp,
+    ) -> bool {
+        // The time is not needed to evict keys for memory: a release takes none.
         self.on_state(fingerprint, Timestamp::EPOCH, |state| {
-            let released = state.release(permit_id);
-            Outcome { answer: released, writes: released, spent: false }
+            let released = release(state, permit_id, cost, now);
+            let writes = released != Released::NotThere;
+            let answer = released == Released::Held;
+            Outcome { answer, writes, spent: false }
         })
     }
 
@@ -418,9 +437,10 @@ fn is_spent(decision: &Decision) -> bool {
 impl Store for MemoryStore {
     #[inline]
     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
-        Reply::ready(self.decide_one(request, now).ok_or_else(|| {
-            StoreError::bad_request("expected 1 to 16 limits, and no key twice in a scope")
-        }))
+        Reply::ready(
+            self.decide_one(request, now)
+                .ok_or_else(|| StoreError::bad_request(StoreRequest::INVALID)),
+        )
     }
 
     fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {
@@ -452,11 +472,11 @@ impl Store for MemoryStore {
 /// Not part of a [snapshot](MemoryStore::snapshot).
 impl OverrideStore for MemoryStore {
     fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
-        Reply::ready(Ok(self.overrides.load(known, now)))
+        Reply::ready(Ok(lock(&self.overrides).load(known, now)))
     }
 
     fn change_override(&self, change: &OverrideChange<'_>, now: Timestamp) -> StoreResult<Changed> {
-        Reply::ready(Ok(self.overrides.change(change, now)))
+        Reply::ready(Ok(lock(&self.overrides).change(change, now)))
     }
 }
 
@@ -467,11 +487,23 @@ impl Coordination for MemoryStore {
         report: &ReadingReport<'_>,
         now: Timestamp,
     ) -> StoreResult<TickReadings> {
-        Reply::ready(self.readings.report(report, now))
+        if let Err(error) = report.validate() {
+            return Reply::failed(error);
+        }
+        let mut scopes = lock(&self.readings);
+        if scopes.len() >= SCOPES_MAX && !scopes.contains_key(report.scope) {
+            let why = "readings of too many scopes";
+            return Reply::failed(StoreError::new(StoreErrorKind::Overloaded, why));
+        }
+        Reply::ready(Ok(scopes.entry(report.scope.into()).or_default().report(report, now)))
     }
 
     fn keep_state(&self, update: &StateUpdate<'_>, _: Timestamp) -> StoreResult<bool> {
-        Reply::ready(self.readings.keep(update))
+        let keep = |()| {
+            let mut scopes = lock(&self.readings);
+            scopes.get_mut(update.scope).is_some_and(|scope| scope.keep(update))
+        };
+        Reply::ready(update.validate().map(keep))
     }
 }
 

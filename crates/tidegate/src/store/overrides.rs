@@ -1,10 +1,13 @@
 //! The table of overrides that a store keeps beside its counters: small, versioned, the same for all who share the store.
 
+mod record;
+
 use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
 
+pub use self::record::OverridesRecord;
 use super::StoreResult;
 
 /// The most overrides of a table. It is loaded as a whole, over the connection that checks use.

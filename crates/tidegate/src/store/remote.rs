@@ -57,6 +57,13 @@ pub trait RemoteStore: Send + Sync + fmt::Debug {
         let _ = deadline;
         None
     }
+
+    /// Within how long every request is answered, or fails; `None` where that is not known. Whoever waits for more than
+    /// one request, as for a lease, then stops waiting; that needs a tokio runtime, and one of the features `adaptive`,
+    /// `breaker` and `leases`, which bring tokio's.
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Copies that a charge needs before it is answered: for limits that a failover must not forget.

@@ -1,7 +1,7 @@
 //! What a store is asked, and what it answers.
 
 use tidegate_core::{
-    Arrival, Grant, GrantRequest, LeakyBucket, Limit, Mode, Reservation, Return, Verdict,
+    Arrival, EXACT_MAX, Grant, GrantRequest, LeakyBucket, Limit, Mode, Reservation, Return, Verdict,
 };
 
 use super::Scope;
@@ -148,7 +148,8 @@ pub struct StoreReply {
     pub verdict: Verdict,
     /// Who decided.
     pub source: Source,
-    /// What concurrency limits granted: the index of the limit, and the permit's id.
+    /// What concurrency limits granted, or what was released: the index of the limit, and the permit's id. A permit that
+    /// was not held, or whose lease had ended, was not released.
     pub permits: Vec<(usize, u64)>,
     /// The lease, if one was requested.
     pub grant: Option<Grant>,
@@ -277,11 +278,57 @@ impl StoreRequest<'_> {
     /// ```
     pub const MAX_LIMITS: usize = 16;
 
+    /// What a store says to a request that is not [valid](StoreRequest::is_valid).
+    ///
+    /// ```
+    /// # use tidegate::{StoreRequest, KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, Timestamp};
+    /// let (scope, limit): (_, Limit) = (Scope::named("login", ""), "5/h".parse()?);
+    /// let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+    /// let op = Op::Release { permit_id: 7 }; // of a limit without permits
+    /// let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op };
+    /// let error = MemoryStore::default().decide(&request, Timestamp::EPOCH).now().unwrap_err();
+    /// assert!(error.to_string().ends_with(StoreRequest::INVALID));
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub const INVALID: &'static str = "expected 1 to 16 limits, no key twice in a scope; to release, one concurrency \
+                                       limit and an id up to 2^53; to lease, no concurrency limit";
+
     /// Whether the request names at least one limit, at most [`StoreRequest::MAX_LIMITS`], and no state twice: one state cannot be
-    /// decided and charged twice at once.
+    /// decided and charged twice at once. A release names one concurrency limit, and an id that a store can have given;
+    /// leases are of other limits.
+    ///
+    /// Whatever a store could only answer with an error of its own is refused here, since who asks wrongly must not make
+    /// the store look broken.
     pub fn is_valid(&self) -> bool {
-        (1..=Self::MAX_LIMITS).contains(&self.limits.len())
+        let grants_permits = |keyed: &KeyedLimit<'_>| keyed.limit.grants_permits();
+        let fits = match self.op {
+            Op::Take | Op::Peek | Op::Refund | Op::Reset => true,
+            Op::Lease(_) | Op::GiveBack(_) => !self.limits.iter().any(grants_permits),
+            Op::Release { permit_id } => {
+                permit_id <= EXACT_MAX && matches!(self.limits, [one] if grants_permits(one))
+            }
+        };
+        fits && (1..=Self::MAX_LIMITS).contains(&self.limits.len())
             && !KeyedLimit::has_duplicate(self.limits)
+    }
+}
+
+impl ReserveRequest<'_> {
+    /// Whether the reservation to cancel is one that a store can have made.
+    ///
+    /// ```
+    /// # use tidegate::{LeakyBucket, ReserveRequest, Scope};
+    /// # use tidegate_core::Arrival;
+    /// let (scope, shaper): (_, LeakyBucket) = (Scope::named("export", ""), "2/s max-wait 5s".parse()?);
+    /// let cancel = Some(Arrival { ticks: u64::MAX, frac: 0, scale: 1, tick_us: 1 });
+    /// assert!(!ReserveRequest { scope: &scope, key: b"user-42", shaper: &shaper, cost: 1, cancel }.is_valid());
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn is_valid(&self) -> bool {
+        self.cancel.is_none_or(|Arrival { ticks, frac, scale, tick_us }| {
+            // A burst of centuries ends after 2^53.
+            ticks <= 2 * EXACT_MAX && [frac, scale, tick_us].iter().all(|it| *it <= EXACT_MAX)
+        })
     }
 }
 

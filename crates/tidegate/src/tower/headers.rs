@@ -1,12 +1,13 @@
 //! What is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and the older ones.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tidegate_core::{Decision, Limit, Timestamp};
+
+use super::retry_after::retry_after_s;
 
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static STATE: HeaderName = HeaderName::from_static("ratelimit");
@@ -244,8 +245,7 @@ fn to_value(text: impl Into<Bytes>) -> HeaderValue {
     HeaderValue::from_maybe_shared(text.into()).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Adds `Retry-After`: whole seconds, at least one, plus up to a fifth by chance, so that those who were refused
-/// together do not come back together. Nothing for a wait that would never end.
+/// Adds `Retry-After`, as [`retry_after_s`] has it. Nothing for a wait that would never end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -256,21 +256,18 @@ fn to_value(text: impl Into<Bytes>) -> HeaderValue {
 /// write_retry_after(&mut headers, None); // never: there is no time to wait for
 /// assert!(headers.is_empty());
 /// write_retry_after(&mut headers, Some(Duration::from_millis(300)));
-/// assert_eq!(headers["retry-after"], "1");
+/// assert!(["1", "2"].contains(&headers["retry-after"].to_str()?));
+/// # Ok::<(), http::header::ToStrError>(())
 /// ```
 pub fn write_retry_after(to: &mut HeaderMap, wait: Option<Duration>) {
     if let Some(wait) = wait {
-        add(to, &RETRY_AFTER, retry_after(wait).into());
+        add(to, &RETRY_AFTER, retry_after_s(wait).into());
     }
 }
 
 /// The `Retry-After` of a refusal, unless no wait would help.
 fn retry_after_of(decision: &Decision) -> Option<u64> {
-    decision.retry_after().filter(|_| !decision.allowed()).map(retry_after)
-}
-
-fn retry_after(wait: Duration) -> u64 {
-    jittered(seconds_up(wait).max(1))
+    decision.retry_after().filter(|_| !decision.allowed()).map(retry_after_s)
 }
 
 fn add(to: &mut HeaderMap, name: &HeaderName, value: HeaderValue) {
@@ -311,10 +308,4 @@ fn seconds_up(span: Duration) -> u64 {
 
 fn epoch_up(instant: Timestamp) -> u64 {
     instant.as_micros().div_ceil(1_000_000)
-}
-
-fn jittered(seconds: u64) -> u64 {
-    // Each `RandomState` has keys of its own: that is all the randomness that is needed.
-    let random = RandomState::new().hash_one(seconds);
-    seconds.saturating_add(random % (seconds / 5 + 1))
 }

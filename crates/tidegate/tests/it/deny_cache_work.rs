@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Clock, DenyCache, Engine, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Policy, Reply,
-    ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
-    StoreRequest, StoreResult, Timestamp,
+    Clock, DenyCache, Engine, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Policy,
+    RemoteStore, Reply, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult, Timestamp,
 };
 
 use tidegate_testkit::scripted::{RuntimeClock, Scripted, Way};
@@ -109,7 +109,7 @@ fn refusals_of_places_are_not_remembered() {
 #[test]
 fn what_is_given_back_through_the_cache_is_seen_at_once() {
     let (_, _, scene) = at_once();
-    for (op, cost) in [(Op::Refund, 1), (Op::Reset, 0), (Op::Release { permit_id: 7 }, 1)] {
+    for (op, cost) in [(Op::Refund, 1), (Op::Reset, 0)] {
         let key = format!("{op:?}");
         while scene.source("2/h", &key, 1, Op::Take) == Source::Store {}
         drop(scene.ask("2/h", &key, cost, op));
@@ -410,4 +410,48 @@ fn a_cache_around_a_cache_believes_no_refusal_for_longer() {
     clock.advance(Duration::from_millis(100));
     ask();
     assert_eq!(store.calls(), before + 1);
+}
+
+/// A store with a deadline that is a bit more than one round trip.
+#[derive(Clone, Debug)]
+struct Bounded(Scripted);
+
+const DEADLINE: Duration = Duration::from_millis(25);
+
+impl Store for Bounded {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
+        self.0.decide(request, now)
+    }
+
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
+        self.0.reserve(request, now)
+    }
+
+    fn extensions(&self) -> StoreExtensions<'_> {
+        StoreExtensions { remote: Some(self), ..StoreExtensions::default() }
+    }
+}
+
+impl RemoteStore for Bounded {
+    fn deadline(&self) -> Option<Duration> {
+        Some(DEADLINE)
+    }
+}
+
+#[cfg(feature = "breaker")]
+#[tokio::test(start_paused = true)]
+async fn a_check_that_waits_for_anothers_answer_and_then_asks_keeps_one_deadline() {
+    let scripted = Scripted::new(Way::AtOnce);
+    let scene = Scene::new(Bounded(scripted.clone()), RuntimeClock::start());
+    assert!(scene.take("1/s burst 2", "k").now().unwrap().verdict.decision.allowed());
+    let whole = || scene.ask("1/s burst 2", "k", 2, Op::Take);
+    assert!(!whole().now().unwrap().verdict.decision.allowed());
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    scripted.behave(Way::After(Duration::from_millis(20)));
+    let start = tokio::time::Instant::now();
+    let (first, second) = tokio::join!(whole(), async { (whole().await, start.elapsed()) });
+    assert!(first.unwrap().verdict.decision.allowed());
+    let (second, took) = second;
+    assert_eq!(second.unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert!(took <= DEADLINE + Duration::from_millis(5), "{took:?}");
 }

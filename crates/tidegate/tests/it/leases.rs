@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::{
-    Clock, GrantRequest, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op, Reply,
-    ReserveReply, ReserveRequest, Scope, Source, Store, StoreError, StoreErrorKind, StoreReply,
-    StoreRequest, StoreResult, Timestamp,
+    Clock, GrantRequest, KeyedLimit, Leases, Limit, ManualClock, MemoryStore, Mode, Op,
+    RemoteStore, Reply, ReserveReply, ReserveRequest, Scope, Source, Store, StoreError,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult, Timestamp,
 };
 
 const STEP: Duration = Duration::from_micros(250);
@@ -507,5 +507,333 @@ impl Store for Stingy {
 
     fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
         self.0.reserve(turn, now)
+    }
+}
+
+/// Fails with an error of some kind while it is set, at once or a moment later.
+#[derive(Clone, Debug, Default)]
+struct Failing(Arc<FailingState>);
+
+#[derive(Debug, Default)]
+struct FailingState {
+    inner: MemoryStore,
+    kind: Mutex<Option<StoreErrorKind>>,
+    later: bool,
+    messages: AtomicU64,
+}
+
+impl Failing {
+    fn later() -> Self {
+        Self(Arc::new(FailingState { later: true, ..FailingState::default() }))
+    }
+
+    fn set(&self, kind: Option<StoreErrorKind>) {
+        *self.0.kind.lock().unwrap() = kind;
+    }
+}
+
+impl Store for Failing {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
+        self.0.messages.fetch_add(1, Ordering::Relaxed);
+        let answer = match *self.0.kind.lock().unwrap() {
+            Some(kind) => Err(StoreError::new(kind, "test")),
+            None => self.0.inner.decide(ask, now).now(),
+        };
+        if !self.0.later {
+            return Reply::ready(answer);
+        }
+        Reply::later(async move {
+            tokio::task::yield_now().await;
+            answer
+        })
+    }
+
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
+        self.0.inner.reserve(turn, now)
+    }
+}
+
+/// A backoff step lasts 12.5 to 25 ms, the first two 2.5 to 10 ms.
+const fn most_requests(passed: Duration) -> u64 {
+    3 + passed.as_micros() as u64 / 12_500
+}
+
+/// A hot key while every request fails: how often it asks in a second, and what it does afterwards.
+async fn fails_for_a_second(store: &Failing, kind: StoreErrorKind) {
+    let limit: Limit = "token-bucket 1000/s capacity 1000".parse().unwrap();
+    let clock = ManualClock::default();
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let check = async || {
+        clock.advance(Duration::from_millis(1));
+        node.tick();
+        let reply = ask(&node, &limit, clock.now(), 1, Op::Take).await;
+        // What fetches ahead is answered in the background.
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        reply.map(|reply| reply.verdict.decision.allowed())
+    };
+    for _ in 0..500 {
+        assert_eq!(check().await, Ok(true));
+    }
+    store.set(Some(kind));
+    let (before, messages) = (node.stats(), store.0.messages.load(Ordering::Relaxed));
+    let mut failed = 0;
+    for _ in 0..1_000 {
+        match check().await {
+            Err(error) => {
+                failed += 1;
+                // A check that was not sent has certainly not been charged.
+                let kinds = [kind, StoreErrorKind::NotSent];
+                assert!(kinds.contains(&error.kind()), "{error} instead of {kind:?}");
+            }
+            Ok(allowed) => assert!(allowed, "a failure is no refusal"),
+        }
+    }
+    assert!(failed > 800, "{kind:?}: {failed} failed");
+    let requests = node.stats().requests - before.requests;
+    let most = most_requests(Duration::from_secs(1));
+    assert!((20..=most).contains(&requests), "{kind:?}: {requests} requests");
+    let messages = store.0.messages.load(Ordering::Relaxed) - messages;
+    assert!(messages <= requests + 2, "{kind:?}: {messages} messages, {requests} requests");
+    store.set(None);
+    let mut healing_ms = 1;
+    while check().await.is_err() {
+        healing_ms += 1;
+    }
+    assert!(healing_ms <= 26, "{kind:?}: healed after {healing_ms} ms");
+    let granted = node.stats().granted;
+    for _ in 0..200 {
+        assert_eq!(check().await, Ok(true));
+    }
+    assert!(node.stats().granted > granted, "{kind:?}: nothing is leased again");
+}
+
+#[tokio::test]
+async fn while_a_store_fails_a_key_asks_once_per_backoff_step() {
+    for kind in StoreErrorKind::ALL {
+        fails_for_a_second(&Failing::default(), *kind).await;
+        fails_for_a_second(&Failing::later(), *kind).await;
+    }
+}
+
+/// As an adaptive limit does, or a client that resets its key all the time.
+#[tokio::test]
+async fn neither_another_limit_nor_a_reset_ends_the_pause_after_a_failure() {
+    let limits: [Limit; 2] =
+        ["fixed-window 1000/h".parse().unwrap(), "fixed-window 999/h".parse().unwrap()];
+    let (store, clock) = (Failing::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    store.set(Some(StoreErrorKind::OutOfMemory));
+    for round in 0..1_000 {
+        clock.advance(Duration::from_millis(1));
+        let limit = &limits[round % 2];
+        assert!(ask(&node, limit, clock.now(), 1, Op::Take).now().is_err());
+        assert!(ask(&node, limit, clock.now(), 0, Op::Reset).now().is_err());
+    }
+    let (requests, most) = (node.stats().requests, most_requests(Duration::from_secs(1)));
+    assert!(requests <= most, "{requests}");
+    assert_eq!(store.0.messages.load(Ordering::Relaxed), 1_000 + requests);
+}
+
+const DAILY: [&str; 6] = [
+    "fixed-window 50/day",
+    "quota 50/day",
+    "quota 50/day rolling",
+    "sliding-window 50/day",
+    "sliding-log 50/day",
+    "50/day burst 50",
+];
+
+/// A question of some limits on one key, of one policy.
+fn ask_all(
+    store: &impl Store,
+    limits: &[Limit],
+    key: &[u8],
+    now: Timestamp,
+    (cost, op): (u64, Op),
+) -> StoreReply {
+    let scopes: Vec<_> = (0..limits.len()).map(|n| Scope::named("api", &n.to_string())).collect();
+    let keyed = scopes.iter().zip(limits).map(|(scope, limit)| KeyedLimit { scope, key, limit });
+    let keyed: Vec<_> = keyed.collect();
+    store.decide(&StoreRequest { mode: Mode::All, limits: &keyed, cost, op }, now).now().unwrap()
+}
+
+#[test]
+fn a_refusal_says_what_a_look_at_the_store_says() {
+    for text in DAILY {
+        let limit: Limit = text.parse().unwrap();
+        let second: Limit = "fixed-window 1000/s".parse().unwrap();
+        for limits in [vec![limit.clone()], vec![second, limit]] {
+            let fleet = Fleet::new(1);
+            let ask = |op| ask_all(&fleet.nodes[0], &limits, b"hot", fleet.clock.now(), (1, op));
+            let mut refused = 0;
+            for _ in 0..4_000 {
+                fleet.clock.advance(Duration::from_millis(2));
+                let (reply, look) = (ask(Op::Take), ask(Op::Peek));
+                if reply.verdict.decision.allowed() {
+                    continue;
+                }
+                refused += 1;
+                let [says, truth] = [reply, look].map(|it| it.verdict.decision);
+                assert_eq!(says.retry_after_us(), truth.retry_after_us(), "{text}");
+                assert_eq!(says.reset_after_us(), truth.reset_after_us(), "{text}");
+                assert_eq!(says.remaining(), truth.remaining(), "{text}");
+            }
+            assert!(refused > 3_000, "{text}: {refused} refused");
+            assert!(fleet.requests() < 100, "{text}: {} requests", fleet.requests());
+        }
+    }
+}
+
+#[test]
+fn what_this_node_gives_back_is_admitted_at_once() {
+    for text in DAILY {
+        let limits: [Limit; 1] = [text.parse().unwrap()];
+        for op in [Op::Refund, Op::Reset] {
+            let fleet = Fleet::new(1);
+            let ask = |cost, op| {
+                let reply =
+                    ask_all(&fleet.nodes[0], &limits, b"hot", fleet.clock.now(), (cost, op));
+                reply.verdict.decision.allowed()
+            };
+            for _ in 0..200 {
+                fleet.clock.advance(Duration::from_millis(2));
+                ask(1, Op::Take);
+            }
+            assert!(!ask(1, Op::Take), "{text}");
+            let requests = fleet.requests();
+            assert!(!ask(1, Op::Take), "{text}");
+            assert_eq!(fleet.requests(), requests, "{text}: known without asking");
+            ask(3, op);
+            assert!((0..3).all(|_| ask(1, Op::Take)), "{text} after {op:?}");
+            assert!(op == Op::Reset || !ask(1, Op::Take), "{text}: only what came back");
+        }
+    }
+}
+
+/// A tenant has several users, each with a lease of its own.
+#[test]
+fn what_is_given_back_to_one_key_counts_for_all_that_share_a_limit() {
+    let (own, shared): (Limit, Limit) =
+        ("fixed-window 1000/h".parse().unwrap(), "fixed-window 10/h".parse().unwrap());
+    let (user, tenant) = (Scope::together("api", "user"), Scope::together("api", "tenant"));
+    let fleet = Fleet::new(1);
+    let ask = |name: &[u8], cost, op| {
+        let limits = [
+            KeyedLimit { scope: &user, key: name, limit: &own },
+            KeyedLimit { scope: &tenant, key: b"acme", limit: &shared },
+        ];
+        let request = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
+        let reply = fleet.nodes[0].decide(&request, fleet.clock.now()).now().unwrap();
+        reply.verdict.decision.allowed()
+    };
+    assert!(ask(b"ann", 10, Op::Take));
+    assert!(!ask(b"ben", 1, Op::Take));
+    ask(b"ann", 2, Op::Refund);
+    assert!(ask(b"ben", 2, Op::Take));
+}
+
+/// Answers in the order it is told to.
+#[tokio::test]
+async fn a_refusal_from_before_a_refund_counts_for_nobody() {
+    let limit: Limit = "fixed-window 10/h".parse().unwrap();
+    let (store, clock) = (Arc2::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    take_later(&store, ask(&node, &limit, clock.now(), 10, Op::Take)).await;
+    // The store refuses, and its answer is still under way when the refund's comes.
+    let early = ask(&node, &limit, clock.now(), 1, Op::Take);
+    let refund = ask(&node, &limit, clock.now(), 1, Op::Refund);
+    let (early, _) = tokio::join!(take_later(&store, early), take_later(&store, refund));
+    assert!(early.verdict.decision.allowed());
+}
+
+async fn take_later(store: &Arc2, reply: StoreResult<StoreReply>) -> StoreReply {
+    let open = async {
+        loop {
+            store.0.open.notify_one();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        reply = reply => reply.unwrap(),
+        () = open => unreachable!(),
+    }
+}
+
+/// As [`Stingy`], with a deadline that is a bit more than one round trip.
+#[derive(Clone, Debug, Default)]
+struct Bounded(Stingy);
+
+const DEADLINE: Duration = Duration::from_millis(25);
+
+impl Store for Bounded {
+    fn decide(&self, ask: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
+        self.0.decide(ask, now)
+    }
+
+    fn reserve(&self, turn: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
+        self.0.reserve(turn, now)
+    }
+
+    fn extensions(&self) -> StoreExtensions<'_> {
+        StoreExtensions { remote: Some(self), ..StoreExtensions::default() }
+    }
+}
+
+impl RemoteStore for Bounded {
+    fn deadline(&self) -> Option<Duration> {
+        Some(DEADLINE)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_waits_for_two_requests_keeps_one_deadline() {
+    let limit: Limit = "fixed-window 1000/h".parse().unwrap();
+    let (store, clock) = (Bounded::default(), ManualClock::default());
+    let node = Leases::with_clock(store.clone(), clock.clone());
+    let check = |after: u64| {
+        let (node, limit, now) = (node.clone(), limit.clone(), clock.now());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            let start = tokio::time::Instant::now();
+            let reply = ask(&node, &limit, now, 1, Op::Take).await;
+            (start.elapsed(), reply.map(|reply| reply.verdict.decision.allowed()))
+        })
+    };
+    // The second and third come while the first's request is under way, and it grants one unit; the next, too.
+    let checks = [0, 1, 2].map(check);
+    let mut answers = Vec::new();
+    for check in checks {
+        let (took, reply) = check.await.unwrap();
+        assert!(took <= DEADLINE + Duration::from_millis(5), "{took:?}: {reply:?}");
+        answers.push(reply.map_err(|error| error.kind()));
+    }
+    assert_eq!(answers[0], Ok(true));
+    assert_eq!(answers[1..], [Err(StoreErrorKind::NotSent), Err(StoreErrorKind::NotSent)]);
+    // The unit that came too late for them is there for the next.
+    tokio::time::sleep(TRIP).await;
+    let before = node.stats();
+    assert_eq!(check(0).await.unwrap().1, Ok(true));
+    assert_eq!((before.granted, node.stats().requests), (2, before.requests));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_whose_limit_changes_while_it_waits_keeps_its_deadline() {
+    let before: Limit = "fixed-window 1000/h".parse().unwrap();
+    let after: Limit = "fixed-window 2000/h".parse().unwrap();
+    // A request before the change is lost for the check, and another one is sent.
+    for (limit, op) in [(&after, Op::Take), (&before, Op::Reset)] {
+        let clock = ManualClock::default();
+        let node = Leases::with_clock(Bounded::default(), clock.clone());
+        let start = tokio::time::Instant::now();
+        let waits = ask(&node, &before, clock.now(), 1, Op::Take);
+        let waits = tokio::spawn(async move { (waits.await, start.elapsed()) });
+        tokio::time::sleep(TRIP * 3 / 4).await;
+        let change = ask(&node, limit, clock.now(), 1, op);
+        let (reply, took) = waits.await.unwrap();
+        assert!(took <= DEADLINE + Duration::from_millis(5), "{op:?}: {took:?}");
+        assert_eq!(reply.unwrap_err().kind(), StoreErrorKind::NotSent, "{op:?}");
+        assert!(change.await.unwrap().verdict.decision.allowed(), "{op:?}");
     }
 }

@@ -12,7 +12,7 @@ mod server;
 mod store;
 
 use super::facts::Facts;
-use super::finding::Finding;
+use tidegate::driver::Finding;
 
 pub(super) use latency::script_times;
 pub(super) use store::{not_opened, not_reached, script_failed};

@@ -6,8 +6,8 @@ mod sentinel;
 use super::checks::not_reached;
 use super::connection::{ConnectError, Connection};
 use super::facts::Role;
-use super::finding::{Finding, Severity};
 use super::server::RedisServer;
+use tidegate::driver::{Finding, Severity};
 use tidegate_redis::{Endpoint, RedisUrl, Topology};
 
 /// The servers, and findings about the cluster or the sentinels.

@@ -3,9 +3,11 @@
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
-use super::finding::{Finding, Severity};
+use serde::Serialize;
+
 use crate::Failure;
 use crate::output::{print_report, wants_color};
+use tidegate::driver::{Finding, Severity};
 
 /// The width of the text beside the first two columns.
 const WIDTH: usize = 84;
@@ -14,9 +16,28 @@ const SEVERITY: usize = 9;
 const CHECK: usize = 16;
 
 pub(super) fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
-    print_report(&findings, json, || {
+    print_report(&findings.iter().map(Row::from).collect::<Vec<_>>(), json, || {
         if io::stdout().is_terminal() { table(findings, wants_color()) } else { lines(findings) }
     })
+}
+
+/// A finding as JSON.
+#[derive(Serialize)]
+struct Row<'a> {
+    severity: &'static str,
+    check: &'static str,
+    node: &'a str,
+    seen: &'a str,
+    risk: Option<&'a str>,
+    remedy: Option<&'a str>,
+}
+
+impl<'a> From<&'a Finding> for Row<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        let Finding { severity, check, node, seen, risk, remedy } = finding;
+        let (risk, remedy) = (risk.as_deref(), remedy.as_deref());
+        Self { severity: severity.as_str(), check, node, seen, risk, remedy }
+    }
 }
 
 /// One line per finding, with all of it.

@@ -9,8 +9,8 @@ use tidegate::{
 };
 
 use super::checks::{script_failed, script_times};
-use super::finding::Finding;
 use super::timing::time_each;
+use tidegate::driver::Finding;
 use tidegate::driver::{StoreDrivers, StoreOptions};
 
 /// One of each kind of state.
@@ -42,11 +42,14 @@ pub(super) fn open(
     key_prefix: &str,
     stores: StoreDrivers,
 ) -> Result<Arc<dyn Store>, String> {
+    stores.open(url, &options(key_prefix)).map(|opened| opened.store)
+}
+
+/// How a store is opened to look at it.
+pub(super) fn options(key_prefix: &str) -> StoreOptions {
     let key_prefix = key_prefix.to_owned();
     let (deadline, breaker, announces) = (DEADLINE, None, false);
-    let options =
-        StoreOptions { key_prefix, deadline, breaker, announces, ..StoreOptions::default() };
-    stores.open(url, &options).map(|opened| opened.store)
+    StoreOptions { key_prefix, deadline, breaker, announces, ..StoreOptions::default() }
 }
 
 /// Runs the scripts with keys of this run, which are deleted or expire.

@@ -10,10 +10,10 @@ use super::svg::{Chart, Line, Plot, Shape};
 use crate::Failure;
 use crate::output::Table;
 use crate::progress::Progress;
-use tidegate_simulation::float;
 use tidegate_simulation::overload::{
     self, ControllerRow, Overload, OverloadReport, ScenarioReport,
 };
+use tidegate_simulation::{StopFlag, float};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,7 +79,8 @@ pub(super) fn run(args: &OverloadArgs) -> Result<ExitCode, Failure> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let progress = Progress::start();
     let show = |done, of| progress.show(|_| format!("{done} of {of} runs"));
-    let report = overload::run(&input, threads, show).map_err(|error| usage(&error))?;
+    let report = overload::run(&input, threads, &StopFlag::default(), show);
+    let report = report.map_err(|error| usage(&error))?;
     progress.done();
     output.write(&report, chart, text)
 }

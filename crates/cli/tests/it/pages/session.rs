@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::processes::{DEADLINE, wait_until};
+use crate::processes::{DEADLINE, MemcachedServer, PostgresServer, wait_until};
 use crate::programs::root;
 use crate::proxy_support::Origin;
 use crate::support::Folder;
@@ -22,11 +22,14 @@ pub(crate) struct Session {
     host: String,
     servers: Vec<Child>,
     redis: Option<Child>,
+    _postgres: Option<PostgresServer>,
+    _memcached: Option<MemcachedServer>,
     _app: Option<Origin>,
 }
 
 impl Session {
-    /// Starts what commands and files require: a Redis on port 6379, an app on port 3000.
+    /// Starts what commands and files require: a Redis on port 6379, a PostgreSQL on 5432, a memcached on
+    /// 11211, an app on port 3000.
     pub(crate) fn new(used: &str) -> Self {
         let host = own_address();
         let folder = Folder::new();
@@ -45,7 +48,10 @@ impl Session {
         let wants = |what: &str| used.contains(what);
         let app = wants("127.0.0.1:3000").then(|| Origin::mirror_at((address(&host), 3000).into()));
         let redis = (wants("redis-cli") || wants(":6379")).then(|| start_redis(&folder, &host));
-        Self { folder, host, servers: Vec::new(), redis, _app: app }
+        let postgres = wants(":5432").then(|| PostgresServer::start_at(&host, 5432, &[]));
+        let memcached = wants(":11211").then(|| MemcachedServer::start_at(&host, 11_211, &[]));
+        let servers = Vec::new();
+        Self { folder, host, servers, redis, _postgres: postgres, _memcached: memcached, _app: app }
     }
 
     /// Writes a file of the page.

@@ -1,6 +1,9 @@
 //! The answer to a request, before it is encoded as protobuf or JSON.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
+use tidegate::tower::retry_after_s;
 use tidegate::{Answer, Limit, Source};
 
 use super::wire;
@@ -107,11 +110,11 @@ impl<'a> DescriptorAnswer<'a> {
         }
     }
 
-    /// Seconds until a retry, rounded up. A cost above the limit is never allowed, so its reset is reported. `None` for
-    /// a key blocked by an override: waiting does not help.
-    pub(super) fn retry_after_s(&self) -> Option<u64> {
+    /// The time until a retry. A cost above the limit is never allowed, so its reset is reported. `None` for a key blocked
+    /// by an override: waiting does not help.
+    fn wait_us(&self) -> Option<u64> {
         let reset_us = self.limit.map(|_| self.reset_after_us);
-        self.retry_after_us.or(reset_us).map(|us| seconds_up(us).max(1))
+        self.retry_after_us.or(reset_us)
     }
 
     pub(super) const fn reset_after_s(&self) -> u64 {
@@ -129,9 +132,10 @@ impl RlsAnswer<'_> {
     pub(super) fn add_headers(&mut self, with_limits: bool) {
         let over = |status: &&DescriptorAnswer<'_>| status.code == Code::OverLimit;
         if self.overall == Code::OverLimit {
-            let mut waits = self.statuses.iter().filter(over).map(DescriptorAnswer::retry_after_s);
-            let longest = waits.try_fold(1, |longest, wait| Some(wait?.max(longest)));
-            self.headers.extend(longest.map(|wait| ("retry-after", wait)));
+            let mut waits = self.statuses.iter().filter(over).map(DescriptorAnswer::wait_us);
+            let longest_us = waits.try_fold(0, |longest, wait| Some(wait?.max(longest)));
+            let seconds = longest_us.map(|us| retry_after_s(Duration::from_micros(us)));
+            self.headers.extend(seconds.map(|seconds| ("retry-after", seconds)));
         }
         if !with_limits {
             return;

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -14,10 +13,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::service::Service;
 use crate::doors::shared::{DoorContext, OpenDoor};
-use crate::net::http::{Activity, TimedStream, Timeouts, WatchedBody};
-use crate::net::{ConnectionHandler, Shutdown, Stream, WriteCoalescer};
+use crate::net::http::{
+    Activity, SEND_BUFFER_BYTES, TimedStream, Timeouts, WatchedBody, run_stream,
+};
+use crate::net::timeout::OPENING;
+use crate::net::{Client, ConnectionHandler, Shutdown, Stream, WriteCoalescer};
 use tidegate_config::{Address, Config};
-use tidegate_request::Peer;
 
 /// Bounds of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,7 @@ impl Default for GrpcBounds {
             streams_max: 1024,
             head_bytes_max: 16 << 10,
             resets_max: 64,
-            timeouts: Timeouts { head: Duration::from_secs(5), write: Duration::from_secs(30) },
+            timeouts: Timeouts { head: OPENING, write: Duration::from_secs(30) },
             idle: Duration::from_secs(30),
             idle_answer: Duration::from_secs(10),
         }
@@ -67,7 +68,7 @@ pub(crate) struct GrpcDoor {
 
 impl GrpcDoor {
     pub(crate) fn new(service: Service, bounds: GrpcBounds) -> Self {
-        let mut http = http2::Builder::new(RunInPlace);
+        let mut http = http2::Builder::new(RunInPlace { unread: bounds.timeouts.write });
         // hyper ignores the timeouts without a timer.
         http.timer(TokioTimer::new())
             .keep_alive_interval(bounds.idle)
@@ -77,6 +78,7 @@ impl GrpcDoor {
             .max_pending_accept_reset_streams(bounds.resets_max)
             .max_local_error_reset_streams(bounds.resets_max)
             .max_frame_size(FRAME_BYTES_MAX)
+            .max_send_buf_size(SEND_BUFFER_BYTES)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             // No gRPC client reads it, and it costs a header per response.
@@ -99,14 +101,15 @@ impl OpenDoor for GrpcDoor {
 }
 
 impl ConnectionHandler for GrpcDoor {
-    async fn serve(self, stream: Stream, _: Peer, shutdown: Shutdown) {
-        let service = self.service.for_connection(shutdown.clone());
-        let activity = Arc::new(Activity::default());
+    async fn serve(self, stream: Stream, client: Client, shutdown: Shutdown) {
+        let activity = Activity::of(client.usage());
+        let service = self.service.for_connection(shutdown.clone(), activity.clone());
         let for_bodies = activity.clone();
         let service = service_fn(move |request| {
             let (answer, activity) = (service.clone().answer(request), for_bodies.clone());
             async {
-                Ok::<_, Infallible>(answer.await.map(|body| WatchedBody::new(body, Some(activity))))
+                let watched = |body| WatchedBody::counting_pieces(body, activity);
+                Ok::<_, Infallible>(answer.await.map(watched))
             }
         });
         // Pings only start after the HTTP/2 preface, so the preface has its own timeout.
@@ -138,7 +141,8 @@ impl ConnectionHandler for GrpcDoor {
         let ended = tokio::select! {
             biased;
             ended = ended => ended.map_err(|error| error.to_string()),
-            () = activity.stalled(self.timeouts.write) => Err("the client does not read the response".to_owned()),
+            // Later than the streams' own timeouts.
+            () = activity.stalled(2 * self.timeouts.write) => Err("the client does not read the response".to_owned()),
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "connection ended");
@@ -149,14 +153,18 @@ impl ConnectionHandler for GrpcDoor {
 /// Runs a call in place, and spawns a task only if it has to wait. With the memory store no call waits, and a task for
 /// each would cost as much as its decision.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RunInPlace;
+pub(super) struct RunInPlace {
+    /// How long a client may leave a response unread.
+    unread: Duration,
+}
 
 impl<F> Executor<F> for RunInPlace
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, call: F) {
-        let mut call: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(call);
+        let mut call: Pin<Box<dyn Future<Output = ()> + Send>> =
+            Box::pin(run_stream(call, self.unread));
         // No waker is needed: a pending call is polled again by its own task.
         if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             tokio::spawn(call);

@@ -28,7 +28,7 @@ impl From<Unanswered> for DecideError {
     fn from(why: Unanswered) -> Self {
         let detail = why.detail();
         match why {
-            Unanswered::UnknownPolicy { .. } => Self::UnknownPolicy(detail),
+            Unanswered::UnknownPolicy(_) => Self::UnknownPolicy(detail),
             Unanswered::BadQuestion(_) => Self::BadRequest(detail),
             Unanswered::StoreFailed(_) | Unanswered::FailedClosed { .. } => {
                 Self::Unavailable(detail)
@@ -243,7 +243,7 @@ impl<'a> RequestDecider<'a> {
                 None => self.call.lookup(counted.name)?,
             };
             let (key, op) = (counted.key(), counted.hits.op());
-            self.call.validate(&Question::new(policy, key, cost(counted), op))?;
+            Question::new(policy, key, cost(counted), op).validate()?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod write;
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 
 use self::read::JsonRequest;
 use self::write::JsonAnswer;
@@ -14,20 +14,21 @@ use super::decide::{DecideError, decide};
 use crate::doors::shared::body::read_batch;
 use crate::doors::shared::request::Object;
 use crate::metrics::Door;
+use crate::net::body::RequestBody;
 use crate::service::AppState;
 
 /// An error: plain text, as in envoyproxy/ratelimit.
 type Refusal = (StatusCode, String);
 
 /// Answers `POST /json` of the HTTP door.
-pub(crate) async fn answer_json(app: &AppState, body: Incoming) -> Response<Bytes> {
+pub(crate) async fn answer_json(app: &AppState, body: RequestBody) -> Response<Bytes> {
     answer(app, body).await.unwrap_or_else(|(status, text)| {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         response(status, plain, text.into())
     })
 }
 
-async fn answer(app: &AppState, body: Incoming) -> Result<Response<Bytes>, Refusal> {
+async fn answer(app: &AppState, body: RequestBody) -> Result<Response<Bytes>, Refusal> {
     let body = read_batch(body).await;
     let body = body.map_err(|problem| (problem.status(), format!("{}\n", problem.detail())))?;
     let Object(json): Object<JsonRequest<'_>> =

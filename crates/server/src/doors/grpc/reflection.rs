@@ -5,19 +5,29 @@ mod schema;
 
 use std::fmt;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::{Request, Response};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tonic::Status;
 use tonic::body::Body;
 use tonic_reflection::server::Builder;
 use tower_service::Service as _;
 
 use super::service::NAME_BYTES_MAX;
+use crate::net::http::Alarm;
 
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
 const V1: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const V1_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+/// Calls at once: each holds descriptors of some kilobytes, and few people ask.
+static CALLS: Semaphore = Semaphore::const_new(32);
+/// A tool asks its questions within seconds, and then keeps the call open.
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 
 type Method = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
@@ -46,8 +56,12 @@ macro_rules! method {
         Box::new(move |request| -> Answering {
             let mut server = server.clone();
             Box::pin(async move {
+                let Ok(place) = CALLS.try_acquire() else {
+                    let why = "too many reflection calls at once: retry later";
+                    return Status::resource_exhausted(why).into_http();
+                };
                 match server.call(request).await {
-                    Ok(response) => response,
+                    Ok(response) => response.map(|body| BoundedCall::body(body, place)),
                     Err(never) => match never {},
                 }
             })
@@ -67,6 +81,39 @@ impl Reflection {
             V1_ALPHA => Some(&self.v1_alpha),
             _ => None,
         }
+    }
+}
+
+/// The answers of a call, which ends after [`CALL_TIMEOUT`].
+struct BoundedCall {
+    answers: Body,
+    timeout: Alarm,
+    _place: SemaphorePermit<'static>,
+}
+
+impl BoundedCall {
+    fn body(answers: Body, place: SemaphorePermit<'static>) -> Body {
+        Body::new(Self { answers, timeout: Alarm::after(CALL_TIMEOUT), _place: place })
+    }
+}
+
+impl hyper::body::Body for BoundedCall {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.timeout.ring(cx).is_ready() {
+            let why = format!("the call took longer than {CALL_TIMEOUT:?}");
+            return Poll::Ready(Some(Err(Status::deadline_exceeded(why))));
+        }
+        Poll::Ready(ready!(Pin::new(&mut self.answers).poll_frame(cx)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.answers.is_end_stream()
     }
 }
 

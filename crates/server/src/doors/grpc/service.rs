@@ -20,6 +20,7 @@ use super::reflection::{Reflection, SchemaError};
 use crate::logs::trace::Trace;
 use crate::net::Shutdown;
 use crate::net::body::{BodyReadError, Collected, collect};
+use crate::net::http::Activity;
 use crate::net::timeout::within;
 use crate::service::AppState;
 
@@ -48,6 +49,7 @@ pub(crate) struct Service {
 pub(super) struct ConnectionService {
     shared: Service,
     shutdown: Shutdown,
+    activity: Arc<Activity>,
 }
 
 impl Service {
@@ -55,8 +57,12 @@ impl Service {
         Ok(Self { app, reflection: Arc::new(Reflection::new()?) })
     }
 
-    pub(super) fn for_connection(self, shutdown: Shutdown) -> Arc<ConnectionService> {
-        Arc::new(ConnectionService { shared: self, shutdown })
+    pub(super) fn for_connection(
+        self,
+        shutdown: Shutdown,
+        activity: Arc<Activity>,
+    ) -> Arc<ConnectionService> {
+        Arc::new(ConnectionService { shared: self, shutdown, activity })
     }
 }
 
@@ -84,11 +90,16 @@ impl ConnectionService {
     /// The frequent call. The memory budget of the message is held until it is answered.
     async fn should_rate_limit(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, mut body) = request.into_parts();
-        let Collected { bytes, room: _held } =
-            match collect(&mut body, PREFIX_BYTES + MESSAGE_BYTES_MAX).await {
-                Ok(collected) => collected,
-                Err(why) => return uncollected(why).into_http(),
-            };
+        let Collected { bytes, room: _held } = match collect(
+            self.activity.client(),
+            &mut body,
+            PREFIX_BYTES + MESSAGE_BYTES_MAX,
+        )
+        .await
+        {
+            Ok(collected) => collected,
+            Err(why) => return uncollected(why).into_http(),
+        };
         let call = ShouldRateLimit { app: self.shared.app.clone() };
         let mut grpc = Grpc::new(RlsCodec).max_decoding_message_size(MESSAGE_BYTES_MAX);
         grpc.unary(call, Request::from_parts(head, Full::new(bytes))).await

@@ -241,8 +241,8 @@ fn by_policy<'a>(
         others.iter().map(|entry| (entry.key, entry.value.as_bytes())).collect();
     let target_key = match &named[..] {
         [] => TargetKey::One(CounterKey::from_values(&[])),
-        [_] => TargetKey::Named(named),
-        several if policy.is_some_and(|policy| counts_one(&policy, several)) => {
+        [(_, value)] if !CounterKey::needs_length(value) => TargetKey::Named(named),
+        several if policy.is_some_and(|policy| counts_one(&policy)) => {
             let values: SmallVec<[&[u8]; 4]> = several.iter().map(|(_, value)| *value).collect();
             TargetKey::One(CounterKey::from_values(&values))
         }
@@ -262,8 +262,8 @@ fn by_policy<'a>(
 }
 
 /// Whether a policy counts by one key, not by named keys.
-fn counts_one(policy: &Handle<'_>, keys: &[(&str, &[u8])]) -> bool {
-    let error = policy.validate(Key::Named(keys), Op::Take).err();
+fn counts_one(policy: &Handle<'_>) -> bool {
+    let error = policy.validate(Key::Named(&[]), Op::Take).err();
     matches!(error, Some(CheckError::MissingKey { key, .. }) if key == "key")
 }
 

@@ -3,31 +3,40 @@
 use std::net::IpAddr;
 
 use http::Uri;
-use http::header::{
-    AUTHORIZATION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, VIA,
-};
-use http::uri::Authority;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, ORIGIN, VIA};
+use http::request::Parts;
 
 use super::ApiRequest;
 use crate::doors::shared::Problem;
-use crate::service::AdminToken;
-use tidegate_request::Peer;
+use crate::metrics::Door;
+use crate::service::{AdminToken, AppState};
+use tidegate_request::{Authority, Peer, is_claim, is_respelled};
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Headers that proxies add.
-const PROXY_HEADERS: [HeaderName; 6] = [
-    FORWARDED,
-    VIA,
-    X_FORWARDED_FOR,
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-real-ip"),
-];
+/// Rejects a call from this machine by a name that is not the API's. Another site's name may resolve to this machine (DNS
+/// rebinding), and its pages in a local browser could read the answers. Over a Unix socket there are no names: clients
+/// write its path into `Host`, or nothing.
+pub(super) fn require_own_host(app: &AppState, peer: Peer, head: &Parts) -> Result<(), Problem> {
+    if peer == Peer::Unix {
+        return Ok(());
+    }
+    let foreign = Authority::of_request(head)?.filter(|_| peer.is_local());
+    match foreign.as_ref().map(Authority::host) {
+        Some(host) if !is_own_name(host) && !app.in_force().http.is_own_host(host) => {
+            Err(Problem::foreign_host(host))
+        }
+        _ => Ok(()),
+    }
+}
 
 impl ApiRequest {
     /// Rejects callers who are not operators. Handlers call it first, so that others learn nothing more.
     pub(super) fn require_operator(&self) -> Result<(), Problem> {
-        authorize(&self.api.app.in_force().http.admin, self.peer, &self.head.headers)
+        let admin = &self.api.app.in_force().http.admin;
+        let allowed = authorize(admin, self.peer, &self.head.headers);
+        if admin.is_set() && allowed.is_err() && self.head.headers.contains_key(AUTHORIZATION) {
+            self.api.app.wrong_secret(Door::Http, self.peer);
+        }
+        allowed
     }
 }
 
@@ -48,19 +57,14 @@ fn authorize(admin: &AdminToken, peer: Peer, headers: &HeaderMap) -> Result<(), 
 }
 
 /// Rejects callers that are not on this machine: by address, behind a local proxy, or as a web page of another site in
-/// a local browser, which may post here or resolve its own name to this machine.
+/// a local browser. Whoever calls by a foreign name has been [rejected](require_own_host) before.
 fn only_local(peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
     if !peer.is_local() {
         return Err(Problem::not_local("the connection comes from elsewhere"));
     }
-    if PROXY_HEADERS.iter().any(|name| headers.contains_key(name)) {
+    let is_of_proxy = |name: &str| is_claim(name) || is_respelled(name);
+    if headers.contains_key(VIA) || headers.keys().any(|name| is_of_proxy(name.as_str())) {
         return Err(Problem::not_local("the request was forwarded by a proxy"));
-    }
-    // Another site's name may resolve to this machine (DNS rebinding), and its pages could read the answers. A Unix
-    // socket has no host name.
-    let host = headers.get(HOST).filter(|_| peer != Peer::Unix);
-    if host.is_some_and(|host| !host.to_str().is_ok_and(is_local_host)) {
-        return Err(Problem::not_local("the request is for another host"));
     }
     match headers.get(ORIGIN) {
         Some(origin) if !origin.to_str().is_ok_and(is_local_origin) => {
@@ -75,9 +79,9 @@ fn is_local_origin(origin: &str) -> bool {
     is_local_name(uri.as_ref().and_then(Uri::host).unwrap_or_default())
 }
 
-fn is_local_host(host: &str) -> bool {
-    let authority: Option<Authority> = host.parse().ok();
-    authority.is_some_and(|authority| is_local_name(authority.host()))
+/// Whether no site can have this name: `localhost`, or an address, which needs no look-up.
+fn is_own_name(host: &str) -> bool {
+    host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
 fn is_local_name(host: &str) -> bool {
@@ -87,7 +91,11 @@ fn is_local_name(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::header::{FORWARDED, HeaderName};
+
     use super::*;
+
+    const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
     fn check(
         admin: &AdminToken,
@@ -117,11 +125,10 @@ mod tests {
         check("127.0.0.1", Some((ORIGIN, "http://127.0.0.1.evil.example:8080")), false);
         check("127.0.0.1", Some((ORIGIN, "null")), false);
         check("127.0.0.1", Some((VIA, "1.1 proxy")), false);
-        check("127.0.0.1", Some((HOST, "127.0.0.1:8080")), true);
-        check("::1", Some((HOST, "[::1]:8080")), true);
-        check("127.0.0.1", Some((HOST, "localhost")), true);
-        check("127.0.0.1", Some((HOST, "evil.example:8080")), false);
-        check("127.0.0.1", Some((HOST, "127.0.0.1.evil.example")), false);
+        check("127.0.0.1", Some((HeaderName::from_static("x-real-ip"), "192.0.2.7")), false);
+        check("127.0.0.1", Some((HeaderName::from_static("cf-connecting-ip"), "192.0.2.7")), false);
+        let unknown = authorize(&AdminToken::default(), Peer::Unknown, &HeaderMap::new());
+        assert!(unknown.is_err());
     }
 
     #[test]

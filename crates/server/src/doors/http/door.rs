@@ -5,21 +5,21 @@ use std::sync::Arc;
 use http::Response;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper_util::rt::TokioExecutor;
-use hyper_util::server::conn::auto;
 
-use super::router::{ApiBody, Router};
+use super::router::{ApiBody, Router, whole};
 use super::{Api, routes};
-use crate::doors::shared::{DoorContext, OpenDoor, first_policy};
-use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
-use crate::net::{ConnectionHandler, Shutdown, Stream};
+use crate::doors::shared::{DoorContext, OpenDoor, Problem, first_policy};
+use crate::net::http::{Answers, Caller, HttpBounds, HttpBuilder, Refusal, builder, serve};
+use crate::net::{Client, ConnectionHandler, Shutdown, Stream};
 use tidegate_config::{Address, Config};
-use tidegate_request::Peer;
+
+/// How much of one request over HTTP/2 a client may send before it is read; twice that for all of a connection.
+const WINDOW_BYTES: u32 = 64 << 10;
 
 #[derive(Clone)]
 pub(crate) struct HttpDoor {
     router: Arc<Router>,
-    http: auto::Builder<TokioExecutor>,
+    http: HttpBuilder,
     bounds: HttpBounds,
 }
 
@@ -28,6 +28,10 @@ impl HttpDoor {
         let mut http = builder(bounds);
         // Responses are small: one buffer and a plain write are faster than a vectored write.
         http.http1().writev(false);
+        // Bodies are small, and what no handler reads stays in these windows.
+        http.http2()
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(2 * WINDOW_BYTES);
         Self { router: Arc::new(router), http, bounds }
     }
 }
@@ -63,9 +67,9 @@ impl OpenDoor for HttpDoor {
 }
 
 impl ConnectionHandler for HttpDoor {
-    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
+    async fn serve(self, stream: Stream, client: Client, shutdown: Shutdown) {
         let Self { router, http, bounds } = self;
-        serve(&http, bounds, router, stream, peer, shutdown).await;
+        serve(&http, bounds, router, stream, client, shutdown).await;
     }
 }
 
@@ -77,7 +81,15 @@ impl Answers for Arc<Router> {
         request: Request<Incoming>,
         caller: &Caller,
     ) -> impl Future<Output = Response<ApiBody>> + Send {
-        self.route(request, caller.peer)
+        self.route(request, caller)
+    }
+
+    fn held_bytes(body: &ApiBody) -> usize {
+        body.held_bytes()
+    }
+
+    fn refuse(&self, why: Refusal) -> Response<ApiBody> {
+        whole(Problem::refused(why).into_response())
     }
 }
 

@@ -2,12 +2,12 @@
 
 use http::header::CONTENT_TYPE;
 
-use super::{ApiRequest, HandlerResult, with_headers};
+use super::{ApiRequest, HandlerResult, with_static};
 
 const DOCUMENT: &str = include_str!("openapi.json");
 
 pub(super) async fn show(_: ApiRequest) -> HandlerResult {
-    Ok(with_headers(&[(CONTENT_TYPE, "application/json")], DOCUMENT))
+    Ok(with_static(&[(CONTENT_TYPE, "application/json")], DOCUMENT))
 }
 
 #[cfg(test)]

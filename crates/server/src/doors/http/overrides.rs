@@ -10,7 +10,6 @@ use tidegate::{OverrideError, StoredOverride};
 
 use super::{ApiRequest, HandlerResult, body, json, no_content};
 use crate::doors::shared::Problem;
-use crate::service::InForce;
 use tidegate_config::{SafeInteger, network_of_key};
 
 /// The override: exactly one of `limit`, `allow` and `block`.
@@ -56,7 +55,7 @@ pub(super) async fn list(request: ApiRequest) -> HandlerResult {
     request.require_operator()?;
     let in_force = request.api.app.in_force();
     let found = in_force.engine.overrides().list().await;
-    let found = found.map_err(|error| override_problem(&in_force, error))?;
+    let found = found.map_err(override_problem)?;
     Ok(json(&OverrideList { overrides: found.into_iter().map(OverrideJson::from).collect() }))
 }
 
@@ -65,7 +64,7 @@ pub(super) async fn show(request: ApiRequest) -> HandlerResult {
     let (policy, key) = (request.params.at(0), request.params.at(1));
     let in_force = request.api.app.in_force();
     let found = in_force.engine.overrides().get(policy, key).await;
-    let found = found.map_err(|error| override_problem(&in_force, error))?;
+    let found = found.map_err(override_problem)?;
     found
         .map(|found| json(&OverrideJson::from(found)))
         .ok_or_else(|| Problem::no_override(policy, key))
@@ -82,7 +81,7 @@ pub(super) async fn set(request: ApiRequest) -> HandlerResult {
     let (text, ttl) = (requested.text()?, requested.ttl()?);
     let in_force = api.app.in_force();
     let set = in_force.engine.overrides().set(policy, key, &text, ttl).await;
-    set.map_err(|error| override_problem(&in_force, error))?;
+    set.map_err(override_problem)?;
     Ok(no_content())
 }
 
@@ -91,7 +90,7 @@ pub(super) async fn remove(request: ApiRequest) -> HandlerResult {
     let (policy, key) = (request.params.at(0), request.params.at(1));
     let in_force = request.api.app.in_force();
     let removed = in_force.engine.overrides().remove(policy, key).await;
-    if !removed.map_err(|error| override_problem(&in_force, error))? {
+    if !removed.map_err(override_problem)? {
         return Err(Problem::no_override(policy, key));
     }
     Ok(no_content())
@@ -145,15 +144,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for LimitText<'a> {
     }
 }
 
-fn override_problem(in_force: &InForce, error: OverrideError) -> Problem {
+fn override_problem(error: OverrideError) -> Problem {
     let what = format!(": {error}");
     if let Some(failure) = error.store_failure() {
         return Problem::store_failed(failure.kind());
     }
     match error {
-        OverrideError::UnknownPolicy(name) => {
-            Problem::unknown_policy(&name, in_force.closest(&name))
-        }
+        OverrideError::UnknownPolicy(name) => Problem::unknown_policy(&name),
         OverrideError::LongKey(_) => Problem::bad_field("key", &what),
         OverrideError::BadLimit(_) | OverrideError::DoesNotFit(_) => {
             Problem::bad_field("limit", &what)

@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::{Response, StatusCode};
 
-use super::{ApiBody, ApiRequest, HandlerResult, policies, with_headers};
+use super::{ApiBody, ApiRequest, HandlerResult, policies, with_headers, with_static};
 use crate::dashboard::{self, WATCHERS_MAX, WatchRefused};
 use crate::doors::shared::Problem;
 
@@ -52,7 +52,7 @@ fn cacheable(
     let known = request_headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
     let headers = [(CACHE_CONTROL, cache_control), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
     let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim() == tag));
-    let mut response = with_headers(&headers, if is_known { "" } else { content });
+    let mut response = with_static(&headers, if is_known { "" } else { content });
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
@@ -72,5 +72,5 @@ pub(super) async fn live(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
         (CACHE_CONTROL, "no-store"),
         (X_ACCEL_BUFFERING, "no"),
     ];
-    Ok(with_headers(&headers, "").map(|_| ApiBody::Right(watching)))
+    Ok(with_headers(&headers, "").map(|_| ApiBody::Events(watching)))
 }

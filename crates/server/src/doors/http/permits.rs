@@ -1,8 +1,9 @@
 //! `POST /v1/acquire` and `/v1/release`: concurrency permits held by another process.
 
 use serde::{Deserialize, Serialize};
-use tidegate::{Acquired, Op, PermitId, PolicyKind};
+use tidegate::{Acquired, Op, PermitId, PolicyKind, Released};
 
+use super::router::with_permit;
 use super::{ApiRequest, HandlerResult, answer, body, decision_headers, json, json_of};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::{NamedKeys, Request, Text};
@@ -25,11 +26,26 @@ struct Release<'a> {
 }
 
 #[derive(Serialize)]
-struct Released {
+struct ReleaseResult {
     released: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
-/// Acquires a permit and returns its id.
+impl From<Released> for ReleaseResult {
+    fn from(released: Released) -> Self {
+        let reason = match released {
+            Released::Yes => None,
+            Released::UnknownLimit => Some("unknown-limit"),
+            Released::OtherNode => Some("other-node"),
+            _ => Some("not-held"),
+        };
+        Self { released: reason.is_none(), reason }
+    }
+}
+
+/// Acquires a permit and returns its id. The permit is released if the caller hangs up before the answer is written.
 pub(super) async fn acquire(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
     let (app, body) = (&api.app, body::read(body).await?);
     let in_force = app.in_force();
@@ -41,13 +57,17 @@ pub(super) async fn acquire(ApiRequest { api, body, .. }: ApiRequest) -> Handler
     let question = Question::new(policy, parsed.key(), parsed.cost, Op::Take);
     let Acquired { answer, permit } = call.acquire(&question).await?;
     let answer = Unanswered::unless_decided(answer)?;
-    let permit = permit.map(|permit| permit.into_id().to_string());
-    let write = |body: &mut Vec<u8>| answer::write_acquired(body, &answer, permit.as_deref());
+    let id = permit.as_ref().map(|permit| permit.id().to_string());
+    let write = |body: &mut Vec<u8>| answer::write_acquired(body, &answer, id.as_deref());
     let headers = decision_headers(&in_force, &answer, policy, call.began());
-    Ok(json_of(headers, answer::DECISION_BYTES, write))
+    let response = json_of(headers, answer::DECISION_BYTES, write);
+    Ok(match permit {
+        Some(permit) => with_permit(response, permit),
+        None => response,
+    })
 }
 
-/// Releases a permit. Idempotent.
+/// Releases a permit. Idempotent: a permit that is not held is no error.
 pub(super) async fn release(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
     let (app, body) = (&api.app, body::read(body).await?);
     let in_force = app.in_force();
@@ -56,12 +76,11 @@ pub(super) async fn release(ApiRequest { api, body, .. }: ApiRequest) -> Handler
     let request = Request { policy, key, keys, cost: SafeInteger(1) };
     let parsed = request.question()?;
     let policy = call.lookup(parsed.policy)?;
-    require_concurrency(&policy)?;
     let permit: PermitId = permit.0.parse().map_err(|_| {
         Problem::bad_field("permit", "is not a permit: give the one that /v1/acquire returned")
     })?;
-    call.release(policy, parsed.key(), &permit).await?;
-    Ok(json(&Released { released: true }))
+    let released = call.release(policy, parsed.key(), &permit).await?;
+    Ok(json(&ReleaseResult::from(released)))
 }
 
 fn require_concurrency(policy: &Handle<'_>) -> Result<(), Problem> {

@@ -1,7 +1,8 @@
 //! `/v1/playground`: simulations and replays for the dashboard. The numbers come from the core; the page only draws
 //! them.
 //!
-//! Every client that may send a check may run them, so every input has bounds, and [`worker`] runs only a few at once.
+//! Every client that may send a check may run them, so every input has bounds, and [`worker`] runs only a few at once,
+//! each for a few seconds at most.
 
 mod overload;
 mod replay;
@@ -39,8 +40,8 @@ async fn run<E: Experiment>(ApiRequest { body, .. }: ApiRequest) -> HandlerResul
     let body = body::read(body).await?;
     let sent = if body.is_empty() { b"{}" } else { &*body };
     let input: E = body::decode(sent).map_err(with_range::<E>)?;
-    worker::run(move || {
-        let report = input.run().map_err(|error| out_of_bounds(&error))?;
+    worker::run(move |stop| {
+        let report = input.run_until(stop).map_err(|error| out_of_bounds(&error))?;
         Ok(json(&report))
     })
     .await

@@ -24,10 +24,12 @@ struct LimitJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     algorithm: &'static str,
-    /// Human-readable: `100/min`.
+    /// Human-readable: `100/min`; `2 at once` for concurrency, which has no rate.
     rate: String,
     limit: u64,
-    period_us: u128,
+    /// Absent for concurrency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period_us: Option<u128>,
     #[serde(flatten)]
     extra: Option<Extra>,
     /// The current value of an adaptive limit; for an adaptive limit per key, the value for keys without their own.
@@ -46,6 +48,7 @@ enum Extra {
     Capacity(u64),
     Buckets(u64),
     MaxWaitUs(u128),
+    TtlUs(u128),
 }
 
 pub(super) fn to_json(in_force: &InForce) -> String {
@@ -75,28 +78,35 @@ fn member_json(member: &Member) -> LimitJson<'_> {
         Limit::Gcra(gcra) => Some(Extra::Burst(gcra.burst())),
         Limit::TokenBucket(gcra) => Some(Extra::Capacity(gcra.burst())),
         Limit::SlidingWindow(window) => Some(Extra::Buckets(window.buckets())),
-        _ => None,
-    };
-    let every = match limit {
-        Limit::Quota(quota) => quota.every(),
+        Limit::Concurrency(permits) => Some(Extra::TtlUs(permits.lease().as_micros())),
         _ => None,
     };
     LimitJson {
         name: Some(member.name.as_str()).filter(|name| !name.is_empty()),
         key: member.key.as_deref(),
         algorithm: limit.algorithm(),
-        rate: match every {
-            Some(every) => format!("{}/{}", limit.units(), every.as_str()),
-            None => rate(limit.units(), limit.period()),
-        },
+        rate: rate_of(limit),
         limit: limit.units(),
-        period_us: limit.period().as_micros(),
+        period_us: (!limit.grants_permits()).then(|| limit.period().as_micros()),
         extra,
         effective: member.effective.as_ref().map(|it| effective_units(limit, it)),
         adaptive: member
             .effective
             .as_ref()
             .map(|it| if it.is_enforced() { "enforce" } else { "shadow" }),
+    }
+}
+
+fn rate_of(limit: &Limit) -> String {
+    let units = limit.units();
+    let every = match limit {
+        Limit::Quota(quota) => quota.every(),
+        _ => None,
+    };
+    match every {
+        Some(every) => format!("{units}/{}", every.as_str()),
+        None if limit.grants_permits() => format!("{units} at once"),
+        None => rate(units, limit.period()),
     }
 }
 
@@ -107,7 +117,7 @@ fn shaper_json(shaper: &LeakyBucket) -> LimitJson<'static> {
         algorithm: "leaky-bucket",
         rate: rate(shaper.limit(), shaper.period()),
         limit: shaper.limit(),
-        period_us: shaper.period().as_micros(),
+        period_us: Some(shaper.period().as_micros()),
         extra: Some(Extra::MaxWaitUs(shaper.max_wait().as_micros())),
         effective: None,
         adaptive: None,

@@ -5,24 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::Response;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper_util::rt::TokioExecutor;
-use hyper_util::server::conn::auto;
 
 use super::response_body::ResponseBody;
 use super::service;
 use super::tunnel::Tunnel;
-use crate::doors::shared::{DoorContext, OpenDoor};
+use crate::doors::shared::{DoorContext, OpenDoor, Problem};
 use crate::logs::trace::Trace;
-use crate::net::http::{Answers, Caller, HttpBounds, builder, serve};
-use crate::net::{ConnectionHandler, Shutdown, Stream};
+use crate::net::http::{Answers, Caller, HttpBounds, HttpBuilder, Refusal, builder, serve};
+use crate::net::{Client, ConnectionHandler, Shutdown, Stream};
 use crate::service::AppState;
 use tidegate_config::{Address, Config};
-use tidegate_request::Peer;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyDoor {
     app: Arc<AppState>,
-    http: auto::Builder<TokioExecutor>,
+    http: HttpBuilder,
     bounds: HttpBounds,
 }
 
@@ -51,10 +48,10 @@ impl OpenDoor for ProxyDoor {
 }
 
 impl ConnectionHandler for ProxyDoor {
-    async fn serve(self, stream: Stream, peer: Peer, shutdown: Shutdown) {
+    async fn serve(self, stream: Stream, client: Client, shutdown: Shutdown) {
         let Self { app, http, bounds } = self;
         let answers = ProxyAnswers { app, tunnel: Mutex::default() };
-        serve(&http, bounds, answers, stream, peer, shutdown).await;
+        serve(&http, bounds, answers, stream, client, shutdown).await;
     }
 }
 
@@ -81,6 +78,14 @@ impl Answers for ProxyAnswers {
             *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
         }
         answered.response
+    }
+
+    fn held_bytes(body: &ResponseBody) -> usize {
+        body.held_bytes()
+    }
+
+    fn refuse(&self, why: Refusal) -> Response<ResponseBody> {
+        Problem::refused(why).into_response().map(ResponseBody::local)
     }
 
     async fn afterwards(&self, shutdown: Shutdown) {

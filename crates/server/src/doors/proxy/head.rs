@@ -5,7 +5,7 @@ use http::header::{
     VIA,
 };
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri, Version};
 use hyper::body::Body;
 use hyper::body::Bytes;
@@ -14,54 +14,35 @@ use crate::doors::shared::Problem;
 use crate::upstreams::forwarded::{self, Hop};
 use crate::upstreams::hops;
 use crate::upstreams::upload::Upload;
-use tidegate_request::Path;
+use tidegate_request::{Authority, Path};
 
 /// Hop-by-hop requests of the client, read before their headers are removed.
 #[derive(Debug)]
 pub(super) struct HopHeaders {
-    /// The protocol to upgrade to.
-    pub(super) upgrade: Option<HeaderValue>,
+    /// Whether the connection should become a WebSocket.
+    pub(super) wants_websocket: bool,
     trailers: bool,
     /// Whether the client waits for `100 Continue`.
     pub(super) expects_continue: bool,
 }
 
-/// The host of a request. Rejects a request that two servers could read as for different hosts.
+/// The host of a request, in the spelling that the routes have matched. Rejects a request that two servers could read as
+/// for different hosts.
 pub(super) fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
-    let mut lines = parts.headers.get_all(HOST).iter();
-    let (line, more) = (lines.next(), lines.next());
-    if more.is_some() {
-        return Err(Problem::bad_field("host", "is present more than once"));
+    match Authority::of_request(parts)? {
+        // An authority is always a valid header value.
+        Some(authority) => Ok(HeaderValue::try_from(authority.to_string()).ok()),
+        None if parts.version < Version::HTTP_11 => Ok(None),
+        None => Err(Problem::bad_field("host", "is missing")),
     }
-    let authority = parts.uri.authority().map(Authority::as_str);
-    match (line, authority) {
-        (Some(line), Some(authority))
-            if !line.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) =>
-        {
-            Err(Problem::bad_field("host", "is not the host of the request's target"))
-        }
-        (Some(line), _) if is_host(line) => Ok(Some(line.clone())),
-        (None, Some(authority)) if !authority.contains('@') => {
-            Ok(HeaderValue::from_str(authority).ok())
-        }
-        (None, None) if parts.version < Version::HTTP_11 => Ok(None),
-        (None, None) => Err(Problem::bad_field("host", "is missing")),
-        _ => Err(Problem::bad_field("host", "is not a valid host")),
-    }
-}
-
-/// A host name or address with an optional port.
-fn is_host(line: &HeaderValue) -> bool {
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%:[]".contains(byte);
-    line.as_bytes().iter().all(is_allowed)
 }
 
 /// Reads and removes the hop-by-hop headers.
 pub(super) fn strip(parts: &mut Parts, has_body: bool) -> HopHeaders {
     let headers = &mut parts.headers;
-    let may_upgrade = parts.version == Version::HTTP_11 && !has_body;
+    let may_upgrade = parts.version == Version::HTTP_11 && parts.method == Method::GET && !has_body;
     let hop_headers = HopHeaders {
-        upgrade: hops::upgrade(headers).filter(|_| may_upgrade),
+        wants_websocket: may_upgrade && hops::wants_websocket(headers),
         trailers: hops::wants_trailers(headers),
         expects_continue: headers.remove(EXPECT).is_some(),
     };
@@ -86,9 +67,9 @@ pub(super) fn outbound(
     if hop_headers.trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    if let Some(protocol) = &hop_headers.upgrade {
+    if hop_headers.wants_websocket {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, protocol.clone());
+        headers.insert(UPGRADE, hops::WEBSOCKET);
     }
     set_framing(headers, &parts.method, &body);
     parts.uri = target(&parts.uri, path);
@@ -171,7 +152,11 @@ mod tests {
             ("/", &["a.example"][..], Version::HTTP_11, Some(Some("a.example"))),
             ("/", &["[::1]:80"], Version::HTTP_11, Some(Some("[::1]:80"))),
             ("/", &[], Version::HTTP_10, Some(None)),
-            ("http://a.example/", &["A.example"], Version::HTTP_11, Some(Some("A.example"))),
+            ("http://a.example/", &["A.example"], Version::HTTP_11, Some(Some("a.example"))),
+            ("/", &["A.example.:080"], Version::HTTP_11, Some(Some("a.example:80"))),
+            ("/", &["a.example:"], Version::HTTP_11, Some(Some("a.example"))),
+            ("/", &["a.example:x"], Version::HTTP_11, None),
+            ("/", &[""], Version::HTTP_10, None),
             ("http://a.example/", &[], Version::HTTP_2, Some(Some("a.example"))),
             ("/", &[], Version::HTTP_11, None),
             ("/", &["a", "b"], Version::HTTP_11, None),

@@ -14,6 +14,7 @@ use tidegate::Permit;
 use tokio::sync::oneshot;
 
 use super::tracker::RequestTracker;
+use crate::net::ClientRequestSlot;
 use crate::net::http::{Alarm, Held};
 use crate::upstreams::connection::UpstreamConnection;
 use crate::upstreams::upload::Flow;
@@ -45,6 +46,7 @@ pub(super) struct RequestGuards {
     pub(super) _slot: RequestSlot,
     pub(super) _activity: Held,
     pub(super) _permit: Option<Permit>,
+    pub(super) _client_slot: Option<ClientRequestSlot>,
 }
 
 /// Who drives the upstream connection while the body is read.
@@ -68,6 +70,14 @@ pub(crate) enum BodyError {
 impl ResponseBody {
     pub(super) fn local(body: Bytes) -> Self {
         Self::Local(Full::new(body))
+    }
+
+    /// The bytes that it holds before the client reads: an upstream's body is read as fast as the client reads it.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Local(body) => usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX),
+            Self::Upstream(_) => 0,
+        }
     }
 
     /// Streams a body. While the request body is still being sent, a task drives the connection, so that both make

@@ -22,7 +22,7 @@ use super::tracker::RequestTracker;
 use super::tunnel::Tunnel;
 use crate::doors::shared::Problem;
 use crate::metrics::Shed;
-use crate::net::http::Caller;
+use crate::net::http::{Caller, check_coding};
 use crate::service::AppState;
 use crate::upstreams::connection::{SendError, UpstreamConnection};
 use crate::upstreams::failure::Failure;
@@ -63,9 +63,6 @@ pub(super) async fn answer(
         return Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into();
     };
     let (mut parts, body) = request.into_parts();
-    if hops::is_coded(&parts.headers) {
-        return Problem::bad_field("transfer-encoding", "must be `chunked`").into();
-    }
     let hop_headers = head::strip(&mut parts, !body.is_end_stream());
     let body = Upload::new(body, proxy.settings.times.idle, !hop_headers.expects_continue);
     let host = match head::host(&parts) {
@@ -77,11 +74,11 @@ pub(super) async fn answer(
     };
     let Some(slot) = proxy.enter() else {
         app.metrics().shed(Shed::Requests);
-        return admission::shed(&in_force, &proxy, caller.peer, &parts)
+        return admission::shed(&in_force, &proxy, caller.client.peer, &parts)
             .map(ResponseBody::local)
             .into();
     };
-    let admitted = match admit(app, &in_force, &proxy, caller.peer, &parts).await {
+    let admitted = match admit(app, &in_force, &proxy, &caller.client, &parts).await {
         Ok(admitted) => admitted,
         Err(refused) => return (*refused).map(ResponseBody::local).into(),
     };
@@ -111,10 +108,10 @@ impl Exchange<'_> {
     ) -> Result<ProxyResponse, Problem> {
         let (flow, version) = (body.flow(), parts.version);
         let request = self.outbound(parts, body, &admitted);
-        let Admitted { tracker, path, priority, report, permit, .. } = admitted;
+        let Admitted { tracker, path, case, priority, report, permit, client_slot, .. } = admitted;
         let ((response, link), mut tracker) =
-            self.send(request, tracker, path.counted(), priority).await?;
-        if hops::is_coded(response.headers()) {
+            self.send(request, tracker, &path.counted_in(case), priority).await?;
+        if check_coding(response.headers()).is_err() {
             return Err(failed(tracker, &Failure::UnknownCoding));
         }
         tracker.answered(response.status());
@@ -123,10 +120,11 @@ impl Exchange<'_> {
             _slot: self.slot,
             _activity: self.caller.activity.hold(),
             _permit: permit,
+            _client_slot: client_slot,
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let requested = self.hop_headers.upgrade.as_ref();
-            return switch_protocols(response, link, requested, client, guards).await;
+            let is_requested = self.hop_headers.wants_websocket;
+            return switch_protocols(response, link, is_requested, client, guards).await;
         }
         let (mut parts, body) = response.into_parts();
         hops::strip(&mut parts.headers);
@@ -182,7 +180,7 @@ impl Exchange<'_> {
         let upstream = admitted.tracker.upstream();
         let host = self.host_for(upstream);
         let hop = Hop {
-            peer: self.caller.peer,
+            peer: self.caller.client.peer,
             is_trusted: admitted.is_trusted,
             is_tls: self.caller.is_tls,
             host: self.host.as_ref().unwrap_or(upstream.target.authority()),
@@ -198,27 +196,27 @@ fn failed(tracker: RequestTracker, failure: &Failure) -> Problem {
     gateway_problem(failure)
 }
 
-/// Upgrades the connection, if the client has requested it.
+/// Upgrades the connection, if the client has requested it and the upstream has switched to what was requested.
 async fn switch_protocols(
     response: Response<Incoming>,
     link: Option<Box<UpstreamConnection>>,
-    requested: Option<&HeaderValue>,
+    is_requested: bool,
     client: OnUpgrade,
     guards: RequestGuards,
 ) -> Result<ProxyResponse, Problem> {
-    let protocol = response.headers().get(UPGRADE).cloned().filter(|_| requested.is_some());
+    let is_agreed = is_requested && hops::is_websocket(response.headers());
     let upgraded = match link {
         Some(link) => link.upgraded().await,
         None => None,
     };
-    let (Some(protocol), Some((upstream, early_bytes))) = (protocol, upgraded) else {
+    let Some((upstream, early_bytes)) = upgraded.filter(|_| is_agreed) else {
         let detail = "the upstream switched to a protocol that the client did not request";
         return Err(Problem::gateway(StatusCode::BAD_GATEWAY, detail));
     };
     let (mut parts, _) = response.into_parts();
     hops::strip(&mut parts.headers);
     parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    parts.headers.insert(UPGRADE, protocol);
+    parts.headers.insert(UPGRADE, hops::WEBSOCKET);
     parts.headers.append(VIA, head::via(parts.version));
     parts.extensions.clear();
     let response = Response::from_parts(parts, ResponseBody::local(Bytes::new()));

@@ -58,14 +58,8 @@ pub(super) fn write(out: &mut ReplyBuffer, decision: Result<Decision, Unanswered
 #[cold]
 fn detail(why: &Unanswered) -> String {
     match why {
-        Unanswered::UnknownPolicy { name, closest } => {
-            let hint =
-                closest.as_ref().map(|it| format!("; did you mean `{}`?", escaped(it.as_bytes())));
-            format!(
-                "no policy is called `{}`{}",
-                escaped(name.as_bytes()),
-                hint.unwrap_or_default()
-            )
+        Unanswered::UnknownPolicy(name) => {
+            format!("no policy is called `{}`", escaped(name.as_bytes()))
         }
         // A failure must not look like a refusal.
         Unanswered::FailedClosed { .. } => format!("store unavailable: {}", why.detail()),

@@ -1,5 +1,7 @@
 //! The command table, and the checks that every command passes before it runs.
 
+use std::sync::Arc;
+
 use tidegate::{Decision, Reply};
 
 use super::frame::Command;
@@ -7,11 +9,14 @@ use super::pipeline::{PendingChecks, StopReason};
 use super::reply::{ReplyBuffer, escaped};
 use super::session::Session;
 use super::{DoorState, check, handshake, info, throttle, transaction};
+use crate::net::ClientUsage;
 use crate::service::{self, Unanswered};
 
 /// What the handlers of commands need.
 pub(super) struct CommandContext<'t, 'e> {
     pub(super) door: &'t DoorState,
+    /// What the client holds, if it is counted.
+    pub(super) client: Option<&'t Arc<ClientUsage>>,
     pub(super) service: &'t mut service::Pipeline<'e>,
     pub(super) session: &'t mut Session,
     pub(super) out: &'t mut ReplyBuffer,

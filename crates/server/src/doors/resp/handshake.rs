@@ -10,7 +10,7 @@ use super::frame::Command;
 use super::pipeline::StopReason;
 use super::reply::escaped;
 use super::session::{Protocol, Session};
-use tidegate_request::Peer;
+use tidegate_config::short_password;
 
 /// The Redis version reported to clients: libraries choose their commands by it.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
@@ -43,8 +43,9 @@ pub(super) fn quit(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
 
 /// Resets the session to the state of a new connection.
 pub(super) fn reset(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
-    let Session { id, peer, .. } = *context.session;
-    *context.session = Session::new(id, peer, context.door.password.is_none());
+    let Session { id, peer, wrong_passwords, .. } = *context.session;
+    let authenticated = context.door.password.is_none();
+    *context.session = Session { wrong_passwords, ..Session::new(id, peer, authenticated) };
     context.out.simple("RESET");
 }
 
@@ -57,12 +58,29 @@ pub(super) fn auth(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
         2 => (&b"default"[..], command.argument(1)),
         _ => (command.argument(1), command.argument(2)),
     };
+    if !has_turn(context) {
+        return;
+    }
     if accepts(context, given) {
-        context.session.authenticated = true;
+        (context.session.authenticated, context.session.turn) = (true, None);
         context.out.simple("OK");
     } else {
         context.out.error(WRONG_PASSWORD);
+        context.stop = Some(StopReason::WrongPassword);
     }
+}
+
+/// Whether a password may be compared now. If not, the command is answered again when its turn has come.
+fn has_turn(context: &mut CommandContext<'_, '_>) -> bool {
+    let CommandContext { door, session, .. } = context;
+    if door.password.is_some() && session.turn.is_none() {
+        session.turn = door.guesses.turn_now(door.guesser(session.peer));
+        if session.turn.is_none() {
+            context.stop = Some(StopReason::AwaitTurn);
+            return false;
+        }
+    }
+    true
 }
 
 /// Whether user and password are right. The only user is `default`, as in Redis; without a configured password any
@@ -73,10 +91,20 @@ fn accepts(context: &CommandContext<'_, '_>, (user, given): (&[u8], &[u8])) -> b
 }
 
 pub(super) fn hello(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
+    let has_password = (2..command.len()).any(|at| command.is(at, "AUTH"));
+    if has_password && !has_turn(context) {
+        return;
+    }
     match negotiate(context, command) {
+        Err(problem) if problem == WRONG_PASSWORD => {
+            context.out.error(&problem);
+            context.stop = Some(StopReason::WrongPassword);
+            return;
+        }
         Ok(()) => write_hello(context),
         Err(problem) => context.out.error(&problem),
     }
+    context.session.turn = None;
 }
 
 /// Applies the options of `HELLO`. An error changes nothing.
@@ -186,10 +214,7 @@ pub(super) fn client(context: &mut CommandContext<'_, '_>, command: Command<'_>)
 
 fn client_info(context: &CommandContext<'_, '_>) -> String {
     let session = &*context.session;
-    let addr = match session.peer {
-        Peer::Ip(ip) => ip.to_string(),
-        Peer::Unix => "unix".to_owned(),
-    };
+    let addr = session.peer;
     let (id, name, resp) = (session.id, escaped(&session.name), session.protocol.number());
     format!("id={id} addr={addr} name={name} db=0 resp={resp}\n")
 }
@@ -212,6 +237,11 @@ impl Password {
             return Err(format!("{} has no password on its first line", path.display()));
         }
         Ok(Self(line.into()))
+    }
+
+    /// What is weak about it.
+    pub(super) fn warning(&self) -> Option<String> {
+        short_password(self.0.len())
     }
 
     /// Compares in constant time for a given length.

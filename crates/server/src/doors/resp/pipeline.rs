@@ -28,6 +28,10 @@ pub(super) enum StopReason {
     OutputFull,
     /// The queued transaction runs before the next command.
     RunTransaction,
+    /// The next command has a password, which is compared later.
+    AwaitTurn,
+    /// A password was wrong: its reply waits.
+    WrongPassword,
     /// The connection closes.
     Close,
 }
@@ -65,6 +69,9 @@ impl CommandContext<'_, '_> {
                 }
                 command::answer(self, command);
                 if let Some(reason) = self.stop {
+                    if reason == StopReason::AwaitTurn {
+                        *used = from;
+                    }
                     return reason;
                 }
             }

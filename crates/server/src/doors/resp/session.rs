@@ -1,5 +1,6 @@
 //! The state of one client connection.
 
+use super::guesses::Turn;
 use super::throttle::LimitCache;
 use super::transaction::Transaction;
 use tidegate_request::Peer;
@@ -26,13 +27,17 @@ pub(super) struct Session {
     pub(super) peer: Peer,
     pub(super) protocol: Protocol,
     pub(super) authenticated: bool,
+    /// Since the connection began, also if it was right in between.
+    pub(super) wrong_passwords: u32,
+    /// To compare the password of the command that is answered now.
+    pub(super) turn: Option<Turn>,
     /// Set with `CLIENT SETNAME`.
     pub(super) name: Box<[u8]>,
     pub(super) limits: LimitCache,
     /// The queued commands after `MULTI`.
     pub(super) transaction: Option<Transaction>,
-    /// The commands that `EXEC` has to run now.
-    pub(super) exec_frames: Vec<u8>,
+    /// The transaction that `EXEC` has to run now.
+    pub(super) exec: Option<Transaction>,
 }
 
 impl Session {
@@ -42,10 +47,12 @@ impl Session {
             peer,
             protocol: Protocol::Resp2,
             authenticated,
+            wrong_passwords: 0,
+            turn: None,
             name: Box::default(),
             limits: LimitCache::default(),
             transaction: None,
-            exec_frames: Vec::new(),
+            exec: None,
         }
     }
 }

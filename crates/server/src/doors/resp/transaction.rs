@@ -3,9 +3,13 @@
 //! Commands are validated when they arrive, as in Redis, and run one after another on `EXEC`: nothing is charged
 //! before. The transaction keeps the bytes that were sent, so that `EXEC` answers them like any other input.
 
+use std::sync::Arc;
+
 use super::command::CommandContext;
 use super::frame::Command;
 use super::pipeline::StopReason;
+use crate::net::ClientUsage;
+use crate::net::room::{REQUESTS, Reserved};
 
 /// Bounds of one transaction: a pipeline of some thousand checks.
 const COMMANDS_MAX: usize = 4096;
@@ -14,10 +18,21 @@ const BYTES_MAX: usize = 256 << 10;
 /// The commands since `MULTI`.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    frames: Vec<u8>,
+    pub(super) frames: Vec<u8>,
     count: usize,
     /// Whether one of them was invalid, so that none will run.
     aborted: bool,
+    /// The room of the frames, once they are more than a few.
+    room: Option<Reserved<'static>>,
+}
+
+/// Up to this size a transaction needs no room: most have a few commands, and run at once.
+const FREE_BYTES: usize = 1 << 10;
+
+/// Why a command is not queued.
+enum NotQueued {
+    TooLong,
+    NoRoom,
 }
 
 impl Transaction {
@@ -26,8 +41,22 @@ impl Transaction {
         *self = Self { aborted: true, ..Self::default() };
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
-        self.count < COMMANDS_MAX && self.frames.len() + bytes <= BYTES_MAX
+    fn add(&mut self, frame: &[u8], client: Option<&Arc<ClientUsage>>) -> Result<(), NotQueued> {
+        let bytes = self.frames.len() + frame.len();
+        if self.count == COMMANDS_MAX || bytes > BYTES_MAX {
+            return Err(NotQueued::TooLong);
+        }
+        // By what the vector will allocate.
+        let capacity = bytes.next_power_of_two();
+        if bytes > FREE_BYTES && capacity > self.frames.capacity() {
+            // The old bytes are there until they are copied.
+            let room = REQUESTS.reserve_for(client, capacity);
+            self.room = Some(room.ok_or(NotQueued::NoRoom)?);
+            self.frames.reserve_exact(capacity - self.frames.len());
+        }
+        self.frames.extend_from_slice(frame);
+        self.count += 1;
+        Ok(())
     }
 }
 
@@ -58,27 +87,30 @@ pub(super) fn exec(context: &mut CommandContext<'_, '_>, _: Command<'_>) {
         return;
     }
     context.out.array(transaction.count);
-    context.session.exec_frames = transaction.frames;
+    context.session.exec = Some(transaction);
     context.stop = Some(StopReason::RunTransaction);
 }
 
 /// Queues a validated command.
 #[cold]
 pub(super) fn queue(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
-    let frame = command.frame();
-    match &mut context.session.transaction {
-        Some(transaction) if !transaction.aborted => {
-            if !transaction.has_room(frame.len()) {
-                context.reject(&format!(
+    let client = context.client;
+    if let Some(transaction) = context.session.transaction.as_mut().filter(|it| !it.aborted) {
+        match transaction.add(command.frame(), client) {
+            Ok(()) => {}
+            Err(NotQueued::TooLong) => {
+                return context.reject(&format!(
                     "ERR a transaction has at most {COMMANDS_MAX} commands and {BYTES_MAX} bytes: \
                      send several, or a pipeline without MULTI"
                 ));
-                return;
             }
-            transaction.frames.extend_from_slice(frame);
-            transaction.count += 1;
+            Err(NotQueued::NoRoom) => {
+                return context.reject(
+                    "ERR too many queued commands of all clients: retry later, or send a pipeline \
+                     without MULTI",
+                );
+            }
         }
-        _ => {}
     }
     context.out.simple("QUEUED");
 }

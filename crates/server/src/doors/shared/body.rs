@@ -1,5 +1,6 @@
 //! Request bodies: reads them within bounds, and decodes them with errors that name the field.
 
+use std::borrow::BorrowMut;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -8,7 +9,7 @@ use serde::Deserialize;
 
 use super::problem::Problem;
 use super::request::Object;
-use crate::net::body::{BodyReadError, Collected, collect};
+use crate::net::body::{BodyReadError, Collected, RequestBody, collect};
 use crate::net::timeout::within;
 
 /// Room for one check with many long keys.
@@ -22,27 +23,28 @@ const DRAIN_BYTES_MAX: usize = 8 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads the body of one check.
-pub(crate) fn read(
-    body: impl Body<Data = Bytes> + Unpin,
+pub(crate) fn read<B: Body<Data = Bytes> + Unpin>(
+    body: impl BorrowMut<RequestBody<B>>,
 ) -> impl Future<Output = Result<Collected<'static>, Problem>> {
     read_within(body, QUESTION_BYTES_MAX)
 }
 
 /// Reads the body of a batch.
-pub(crate) fn read_batch(
-    body: impl Body<Data = Bytes> + Unpin,
+pub(crate) fn read_batch<B: Body<Data = Bytes> + Unpin>(
+    body: impl BorrowMut<RequestBody<B>>,
 ) -> impl Future<Output = Result<Collected<'static>, Problem>> {
     read_within(body, BATCH_BYTES_MAX)
 }
 
-async fn read_within(
-    mut body: impl Body<Data = Bytes> + Unpin,
+async fn read_within<B: Body<Data = Bytes> + Unpin>(
+    mut body: impl BorrowMut<RequestBody<B>>,
     bytes_max: usize,
 ) -> Result<Collected<'static>, Problem> {
     let read = within(BODY_TIMEOUT, async {
-        let collected = collect(&mut body, bytes_max).await;
+        let RequestBody { body, activity } = body.borrow_mut();
+        let collected = collect(activity.client(), body, bytes_max).await;
         if collected.is_err() {
-            drain(&mut body).await;
+            drain(body).await;
         }
         collected
     });
@@ -107,6 +109,7 @@ mod tests {
 
     use super::super::request::{BatchRequest, Request};
     use super::*;
+    use crate::net::http::Activity;
     use tidegate_testkit::fuzz::{self, Grammar};
 
     /// A body that never arrives.
@@ -125,7 +128,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_arrives_times_out() {
-        let problem = read(Silent).await.unwrap_err();
+        let problem =
+            read(RequestBody { body: Silent, activity: Activity::of(None) }).await.unwrap_err();
         assert_eq!(problem.status(), StatusCode::REQUEST_TIMEOUT);
     }
 

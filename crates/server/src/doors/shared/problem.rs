@@ -9,8 +9,10 @@ use serde::Serialize;
 use tidegate::tower::write_retry_after;
 use tidegate::{Answer, CheckError, StoreErrorKind};
 
+use crate::net::http::{BadCoding, Refusal};
 use crate::service::Unanswered;
 use tidegate_core::text::printable;
+use tidegate_request::AmbiguousRequest;
 
 /// An error response.
 #[derive(Debug, Serialize)]
@@ -84,10 +86,41 @@ impl Problem {
         Self::new(status, "urn:tidegate:overloaded", "Overloaded", detail)
     }
 
+    /// A request that its door does not see, or an answer for which there is no memory.
+    pub(crate) fn refused(why: Refusal) -> Self {
+        match why {
+            Refusal::Coding(BadCoding::Malformed) => {
+                Self::bad_field("transfer-encoding", "must be `chunked`, once")
+            }
+            Refusal::Coding(BadCoding::Unknown) => {
+                let status = StatusCode::NOT_IMPLEMENTED;
+                let detail = "`transfer-encoding` must be `chunked`: no other coding is supported";
+                Self::new(status, "urn:tidegate:unknown-coding", "Unknown coding", detail)
+                    .with_field("transfer-encoding")
+            }
+            Refusal::NoRoom => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                let detail = "too many large answers are unread: read them, and retry later";
+                Self::new(status, "urn:tidegate:overloaded", "Overloaded", detail)
+            }
+        }
+    }
+
     /// A call that is allowed from this machine only.
     pub(crate) fn not_local(why: &str) -> Self {
         let detail = format!("this call is only answered on the machine itself: {why}");
         Self::new(StatusCode::FORBIDDEN, "urn:tidegate:not-local", "Only local", &detail)
+    }
+
+    /// A call by a name that is not the API's own.
+    pub(crate) fn foreign_host(host: &str) -> Self {
+        let detail = format!(
+            "clients on this machine call the API by `localhost` or an address: `{}` is neither, and not among \
+             `admin.hosts`",
+            printable(host)
+        );
+        Self::new(StatusCode::FORBIDDEN, "urn:tidegate:foreign-host", "Foreign host", &detail)
+            .with_field("host")
     }
 
     pub(crate) fn unauthorized(why: &str) -> Self {
@@ -120,6 +153,17 @@ impl Problem {
     pub(crate) fn shed(status: StatusCode) -> Self {
         let detail = "too many requests at once: retry later";
         Self::new(status, "urn:tidegate:overloaded", "Overloaded", detail)
+    }
+
+    /// Work for a page that took too long, and was stopped.
+    pub(crate) fn stopped(after: Duration) -> Self {
+        let seconds = after.as_secs();
+        let detail = format!(
+            "this took longer than {seconds} s and was stopped: send smaller input, or use the command line"
+        );
+        // Not a 503: the page would send the same again.
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self::new(status, "urn:tidegate:stopped", "Stopped", &detail)
     }
 
     /// The upstream gave no usable response.
@@ -231,25 +275,25 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:no-override", "No override", &detail)
     }
 
-    /// An unknown policy, with the closest name as a hint.
-    pub(crate) fn unknown_policy(name: &str, closest: Option<&str>) -> Self {
-        let hint = match closest {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "GET /v1/policies lists all policies".to_owned(),
-        };
-        let detail = format!("no policy is called `{}`; {hint}", printable(name));
+    pub(crate) fn unknown_policy(name: &str) -> Self {
+        let name = printable(name);
+        let detail = format!("no policy is called `{name}`; GET /v1/policies lists all policies");
         let status = StatusCode::NOT_FOUND;
         Self::new(status, "urn:tidegate:unknown-policy", "Unknown policy", &detail)
             .with_field("policy")
     }
 }
 
+impl From<AmbiguousRequest> for Problem {
+    fn from(why: AmbiguousRequest) -> Self {
+        Self::bad_input(&why.to_string())
+    }
+}
+
 impl From<Unanswered> for Problem {
     fn from(why: Unanswered) -> Self {
         match &why {
-            Unanswered::UnknownPolicy { name, closest } => {
-                Self::unknown_policy(name, closest.as_deref())
-            }
+            Unanswered::UnknownPolicy(name) => Self::unknown_policy(name),
             Unanswered::BadQuestion(error) => Self::bad_question(error),
             Unanswered::StoreFailed(kind) => Self::store_failed(*kind),
             Unanswered::FailedClosed { retry_after, .. } => {

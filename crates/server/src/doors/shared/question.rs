@@ -30,7 +30,7 @@ impl ParsedCheck<'_> {
     pub(crate) fn in_batch<'s>(&self, call: &Call<'s>) -> Result<Question<'s, '_>, Unanswered> {
         let policy = call.lookup(self.policy)?;
         let question = Question::new(policy, self.key(), self.cost, Op::Take);
-        call.validate(&question).map(|()| question)
+        question.validate().map(|()| question)
     }
 }
 

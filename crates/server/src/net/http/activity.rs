@@ -4,6 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::net::clients::ClientUsage;
+use crate::net::room::{ANSWERS, Reserved};
+
+/// Answers that the client of a connection may leave unread before they need room. On HTTP/1.1 one answer is under way at
+/// a time, so that a smaller one needs none.
+const UNREAD_BYTES_FREE: usize = 16 << 10;
+
+/// The size of a body that is not known before its end.
+const CHUNKED: u64 = u64::MAX;
+
 /// Requests and stalled responses of one connection. Relaxed ordering is enough: the counts only have to become right
 /// soon.
 #[derive(Debug, Default)]
@@ -11,9 +21,24 @@ pub(crate) struct Activity {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
+    /// Heads of HTTP/1.1, and the body of the last one: its bytes, or [`CHUNKED`].
+    heads: AtomicU64,
+    body_bytes: AtomicU64,
     round: AtomicUsize,
     /// Pieces of responses that wait for the client, by the round in which they last moved: this one or the one before.
     waiting: [AtomicUsize; 2],
+    /// Bytes of responses over HTTP/2 that the client has not read.
+    unread_bytes: AtomicUsize,
+    /// Whose room requests and answers take; `None` if nobody counts it.
+    client: Option<Arc<ClientUsage>>,
+}
+
+/// An answer that the client has not read, until dropped.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// Of HTTP/2.
+    counted: Option<(Arc<Activity>, usize)>,
+    room: Option<Reserved<'static>>,
 }
 
 /// A request in flight, until dropped.
@@ -31,9 +56,46 @@ pub(super) struct Waiting {
 }
 
 impl Activity {
+    pub(crate) fn of(client: Option<&Arc<ClientUsage>>) -> Arc<Self> {
+        Arc::new(Self { client: client.cloned(), ..Self::default() })
+    }
+
+    pub(crate) fn client(&self) -> Option<&Arc<ClientUsage>> {
+        self.client.as_ref()
+    }
+
+    /// Room for an answer of `bytes` until the client has read it; `None` if there is none.
+    pub(super) fn keep_unread(self: &Arc<Self>, bytes: usize, is_http2: bool) -> Option<Unread> {
+        let mut unread = Unread { counted: None, room: None };
+        let mut total = bytes;
+        if is_http2 && bytes > 0 {
+            total += self.unread_bytes.fetch_add(bytes, Relaxed);
+            unread.counted = Some((self.clone(), bytes));
+        }
+        if total > UNREAD_BYTES_FREE {
+            unread.room = Some(ANSWERS.reserve_for(self.client(), bytes)?);
+        }
+        Some(unread)
+    }
+
     pub(crate) fn hold(self: &Arc<Self>) -> Held {
         self.begin();
         Held(self.clone())
+    }
+
+    /// A head of HTTP/1.1 was read. Only the task of the connection calls it.
+    pub(super) fn read_head(&self, body_bytes: Option<u64>) {
+        self.heads.store(self.heads.load(Relaxed) + 1, Relaxed);
+        self.body_bytes.store(body_bytes.unwrap_or(CHUNKED), Relaxed);
+    }
+
+    pub(super) fn heads(&self) -> u64 {
+        self.heads.load(Relaxed)
+    }
+
+    /// The size of the body after the last head; `None` if it is chunked.
+    pub(super) fn body_bytes(&self) -> Option<u64> {
+        Some(self.body_bytes.load(Relaxed)).filter(|bytes| *bytes != CHUNKED)
     }
 
     /// Has to be called before further bytes are read.
@@ -109,6 +171,14 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.activity.waiting_of(self.round).fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        if let Some((activity, bytes)) = &self.counted {
+            activity.unread_bytes.fetch_sub(*bytes, Relaxed);
+        }
     }
 }
 

@@ -28,7 +28,8 @@ pub(super) async fn read(
         return Err(bad("PROXY protocol from an untrusted peer"));
     }
     Ok(match header(stream).await? {
-        Source::Proxy => peer,
+        // Not the load balancer itself, which may be on this machine and trusted.
+        Source::Unknown => Peer::Unknown,
         Source::Client(ip) => Peer::Ip(ip.to_canonical()),
     })
 }
@@ -48,7 +49,7 @@ fn warn_once(peer: IpAddr) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     /// None: the proxy's own connection, or a client without an IP address.
-    Proxy,
+    Unknown,
     Client(IpAddr),
 }
 
@@ -87,7 +88,7 @@ fn version_1(line: &[u8]) -> Option<Source> {
     let words: Vec<&str> = text.split(' ').collect();
     let port = |text: &str| text.parse::<u16>().is_ok();
     match *words {
-        ["UNKNOWN", ..] => Some(Source::Proxy),
+        ["UNKNOWN", ..] => Some(Source::Unknown),
         ["TCP4", from, to, from_port, to_port] if port(from_port) && port(to_port) => {
             to.parse::<Ipv4Addr>().ok()?;
             Some(Source::Client(IpAddr::V4(from.parse().ok()?)))
@@ -112,7 +113,7 @@ fn version_2(command: u8, family: u8, rest: &[u8]) -> Option<Source> {
             Some(Source::Client(Ipv6Addr::from(ip).into()))
         }
         // A health check of the proxy, a Unix socket, or an unknown family.
-        (0x20, _) | (0x21, 0x00 | 0x31 | 0x32) => Some(Source::Proxy),
+        (0x20, _) | (0x21, 0x00 | 0x31 | 0x32) => Some(Source::Unknown),
         _ => None,
     }
 }

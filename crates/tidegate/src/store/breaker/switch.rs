@@ -201,8 +201,14 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
 ///
 /// ```
 /// # use tidegate::store_kit::BreakerPass;
-/// fn had_time(pass: BreakerPass, due: tokio::time::Instant) -> bool {
+/// # use tokio::time::Instant;
+/// fn had_time(pass: BreakerPass, due: Instant) -> bool {
 ///     pass.time_until(due).as_millis() >= 10
+/// }
+/// fn left_now(pass: BreakerPass) -> BreakerPass {
+///     let sent = pass.sent_at(Instant::now()); // waiting in our own queue is no fault of the target
+///     assert!(sent.began() >= pass.began());
+///     sent
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -213,6 +219,17 @@ pub struct BreakerPass {
 }
 
 impl BreakerPass {
+    /// The same call, counted from when it left: before, it waited for its turn in this process.
+    #[must_use]
+    pub const fn sent_at(self, began: Instant) -> Self {
+        Self { began, ..self }
+    }
+
+    /// When the call began.
+    pub const fn began(&self) -> Instant {
+        self.began
+    }
+
     /// The time from the start of the call to `due`.
     pub fn time_until(&self, due: Instant) -> Duration {
         due.saturating_duration_since(self.began)

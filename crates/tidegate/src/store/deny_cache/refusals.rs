@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::{Decision, Limit, Verdict};
@@ -189,31 +188,4 @@ pub(super) fn aged(verdict: &Verdict, passed_us: u64) -> Verdict {
     let reset_us = decision.reset_after_us().saturating_sub(passed_us);
     let decision = Decision::refused(decision.limit(), decision.remaining(), retry_us, reset_us);
     Verdict { binding: *binding, decision }
-}
-
-/// Keys that share a counter forget each other's refusals, which costs one request each.
-const COUNTERS: u64 = 4096;
-
-/// Counts how often units were given back through this node: earlier refusals do not count any more.
-pub(super) struct Returns(Box<[AtomicU64]>);
-
-impl Returns {
-    pub(super) fn new() -> Self {
-        Self((0..COUNTERS).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// How often something was given back to a key. Never goes down.
-    pub(super) fn count_of(&self, fingerprint: u64) -> u64 {
-        self.counter(fingerprint).load(Ordering::Acquire)
-    }
-
-    pub(super) fn record(&self, fingerprints: &[u64]) {
-        for fingerprint in fingerprints {
-            self.counter(*fingerprint).fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    fn counter(&self, fingerprint: u64) -> &AtomicU64 {
-        &self.0[usize::try_from(fingerprint % COUNTERS).unwrap_or_default()]
-    }
 }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use crate::reply::{Later, Reply};
 use crate::store::{StoreError, StoreErrorKind, StoreReply, StoreResult};
@@ -96,11 +97,23 @@ impl SharedCall {
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if !self.is_detached.swap(true, Ordering::Relaxed) {
-            let timeout = std::time::Duration::from_micros(super::refusals::HOLD_US);
+            let timeout = Duration::from_micros(super::refusals::HOLD_US);
             let waiter = self.join();
             runtime.spawn(async move { tokio::time::timeout(timeout, waiter).await });
         }
     }
+}
+
+/// The answer to a request that was sent after waiting for another's: within what is left of the deadline.
+pub(super) async fn within(left: Option<Duration>, reply: StoreResult<StoreReply>) -> Outcome {
+    #[cfg(any(feature = "adaptive", feature = "breaker", feature = "leases"))]
+    if let Some(left) = left.filter(|_| tokio::runtime::Handle::try_current().is_ok()) {
+        let late = || StoreError::new(StoreErrorKind::Timeout, "no answer within the deadline");
+        return tokio::time::timeout(left, reply).await.unwrap_or_else(|_| Err(late()));
+    }
+    // Without a runtime there is no timer: the store's own deadline counts.
+    let _ = left;
+    reply.await
 }
 
 /// Wakes those who joined before there was a reply to poll, also if the store panicked.

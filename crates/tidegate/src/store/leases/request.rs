@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::Timestamp;
 use tokio::runtime::Handle;
+use tokio::time::timeout_at;
 
 use super::{Outbox, Shared};
 use crate::clock::Clock;
@@ -38,11 +39,28 @@ impl<S: Store + 'static, C: Clock + 'static> LeaseRequest<S, C> {
     ) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
         runtime.spawn(async move {
-            let reply = later.await;
+            let reply = self.reply(later).await;
             let shared = self.shared.clone();
             shared.send(self.answered(reply), now);
         });
         true
+    }
+}
+
+impl<S: Store + 'static, C: Clock + 'static> LeaseRequest<S, C> {
+    /// The reply. A check that has waited for another request before this one is answered at its own deadline.
+    async fn reply(
+        &self,
+        mut later: Later<'static, StoreReply, StoreError>,
+    ) -> Result<StoreReply, StoreError> {
+        let (fingerprint, generation) = (self.fingerprint, self.generation);
+        while let Some(due) = self.shared.next_due(fingerprint, generation) {
+            if let Ok(reply) = timeout_at(due, &mut later).await {
+                return reply;
+            }
+            self.shared.expire(fingerprint, generation);
+        }
+        later.await
     }
 }
 

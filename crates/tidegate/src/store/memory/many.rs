@@ -3,12 +3,13 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Change, Limit, State, Timestamp, decide_many, grant};
+use tidegate_core::{State, Timestamp};
 
 use super::bucket::{Bucket, Entry, Locked};
 use super::table::Insert;
 use super::wide::Wide;
 use super::{MemoryStore, word};
+use crate::store::held::decide_states;
 use crate::store::{KeyedLimit, Op, StoreReply, StoreRequest};
 
 const MAX: usize = StoreRequest::MAX_LIMITS;
@@ -19,15 +20,17 @@ pub(super) enum Held<'a> {
     Wide(MutexGuard<'a, Wide>),
 }
 
-impl Held<'_> {
-    pub(super) fn state(&self) -> &State {
+impl AsRef<State> for Held<'_> {
+    fn as_ref(&self) -> &State {
         match self {
             Self::Word(state) => state,
             Self::Wide(wide) => &wide.state,
         }
     }
+}
 
-    pub(super) fn state_mut(&mut self) -> &mut State {
+impl AsMut<State> for Held<'_> {
+    fn as_mut(&mut self) -> &mut State {
         match self {
             Self::Word(state) => state,
             Self::Wide(wide) => &mut wide.state,
@@ -41,14 +44,12 @@ impl MemoryStore {
         request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> Option<StoreReply> {
-        let decide = |held: &mut [Held<'_>], wrote: &mut [bool]| match request.op {
-            Op::Take | Op::Lease(_) => take(request, held, wrote, now),
-            Op::Peek => peek(request, held, now, request.cost),
-            Op::Refund | Op::Reset | Op::GiveBack(_) | Op::Release { .. } => {
-                give_back(request, held, wrote, now)
-            }
-        };
-        self.in_one_step::<MAX, _>(request.limits, now, decide)?
+        if !matches!(request.op, Op::Take | Op::Peek) && !request.is_valid() {
+            return None;
+        }
+        self.in_one_step::<MAX, _>(request.limits, now, |held, wrote| {
+            decide_states(request, held, wrote, now)
+        })?
     }
 
     /// Decides the states of up to `N` limits in one atomic step, and writes back those that `decide` says it wrote.
@@ -104,7 +105,7 @@ impl MemoryStore {
         let mut inserted = 0;
         for (index, keyed) in limits.iter().enumerate().filter(|(index, _)| wrote[*index]) {
             let held = std::mem::replace(&mut held[index], Held::Word(State::Empty));
-            let spent = keyed.limit.peek(held.state(), now, 0).remaining() == 0;
+            let spent = keyed.limit.peek(held.as_ref(), now, 0).remaining() == 0;
             let new = self.put_back(fingerprints[index], held, spent, now, fingerprints);
             inserted += usize::from(new);
         }
@@ -194,64 +195,4 @@ impl MemoryStore {
     pub(super) fn home_of(&self, fingerprint: u64) -> &Bucket {
         self.table.line(self.table.line_of(fingerprint))
     }
-}
-
-/// The limits of a request with their states, in the order of the request.
-fn pairs<'a>(
-    request: &'a StoreRequest<'_>,
-    held: &'a [Held<'_>],
-) -> impl Iterator<Item = (&'a Limit, &'a State)> + Clone {
-    request.limits.iter().zip(held).map(|(keyed, held)| (keyed.limit, held.state()))
-}
-
-/// What the limits would answer; nothing is written.
-fn peek(
-    request: &StoreRequest<'_>,
-    held: &[Held<'_>],
-    now: Timestamp,
-    cost: u64,
-) -> Option<StoreReply> {
-    let verdict =
-        decide_many(request.mode, pairs(request, held), &mut [Change::KEEP; MAX], now, cost);
-    verdict.map(StoreReply::by_store)
-}
-
-fn take(
-    request: &StoreRequest<'_>,
-    held: &mut [Held<'_>],
-    wrote: &mut [bool],
-    now: Timestamp,
-) -> Option<StoreReply> {
-    let (limits, mut changes) = (pairs(request, held), [Change::KEEP; MAX]);
-    let mut reply = if let Op::Lease(wanted) = request.op {
-        let grant = grant(limits, &mut changes, now, wanted)?;
-        StoreReply { grant: Some(grant), ..StoreReply::by_store(grant.verdict) }
-    } else {
-        let verdict = decide_many(request.mode, limits, &mut changes, now, request.cost)?;
-        StoreReply::by_store(verdict)
-    };
-    for (index, (held, change)) in held.iter_mut().zip(changes).enumerate() {
-        held.state_mut().apply(change);
-        wrote[index] = change.writes();
-        reply.permits.extend(change.permit().map(|permit| (index, permit.id)));
-    }
-    Some(reply)
-}
-
-fn give_back(
-    request: &StoreRequest<'_>,
-    held: &mut [Held<'_>],
-    wrote: &mut [bool],
-    now: Timestamp,
-) -> Option<StoreReply> {
-    for ((keyed, held), wrote) in request.limits.iter().zip(&mut *held).zip(wrote) {
-        *wrote = *held.state() != State::Empty;
-        match request.op {
-            Op::Reset => held.state_mut().reset(),
-            Op::GiveBack(back) => drop(keyed.limit.give_back(held.state_mut(), now, back)),
-            Op::Release { permit_id } => drop(held.state_mut().release(permit_id)),
-            _ => drop(keyed.limit.refund(held.state_mut(), now, request.cost)),
-        }
-    }
-    peek(request, held, now, 0)
 }

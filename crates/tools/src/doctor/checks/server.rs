@@ -25,7 +25,7 @@ fn check(facts: &Facts) -> Option<Finding> {
     }
     if let Some(version) = info.text("dragonfly_version") {
         let seen = format!("Dragonfly {version}, which speaks Redis' protocol");
-        let risk = "tidegate is tested with Redis and Valkey; the findings of `script` tell whether it works here";
+        let risk = "tidegate is tested with Redis 7 and Valkey 9.1; the findings of `script` tell whether it works here";
         return Some(Finding::note("version", seen).risk(risk));
     }
     let seen = format!("Redis {text}");

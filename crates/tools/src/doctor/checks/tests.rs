@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::doctor::facts::{Fields, KeySample, Permissions, Role, Skew, SlowLog};
-use crate::doctor::finding::Severity;
+use tidegate::driver::Severity;
 
 /// Facts from `name:value` pairs separated by blanks; `__` stands for a blank within a value.
 fn facts(info: &str, config: &str) -> Facts {

@@ -103,7 +103,7 @@ impl SentinelReplies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::Severity;
+    use tidegate::driver::Severity;
 
     #[test]
     fn sentinels_have_to_agree() {

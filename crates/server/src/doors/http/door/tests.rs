@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::Full;
 use hyper::body::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -12,10 +13,13 @@ use super::super::router::{HandlerResult, Route, get, post, whole};
 use super::*;
 use crate::dashboard::Feed;
 use crate::doors::stalled_client;
-use crate::doors::test_server::{self, TestServer, http2_frame};
+use crate::doors::test_server::{
+    self, TestServer, http2_frame, read_http2_frame, wait_until_reset,
+};
 use crate::net::http::{Activity, TimedStream, Timeouts};
 use crate::net::{AcceptBounds, ConnectionHandler};
 use crate::service::{AppState, demo};
+use tidegate_request::Peer;
 
 const SHORT: (AcceptBounds, HttpBounds) = (
     AcceptBounds {
@@ -66,7 +70,7 @@ async fn until_closed(addr: SocketAddr, head: impl AsRef<[u8]>) -> String {
 #[tokio::test]
 async fn an_unfinished_head_times_out() {
     let server = start(hello(), SHORT).await;
-    for head in ["", "GET / HTTP/1.1\r\nHost: x\r\n", "PRI * HTTP/2.0\r\n"] {
+    for head in ["", "GET / HTTP/1.1\r\nHost: localhost\r\n", "PRI * HTTP/2.0\r\n"] {
         let answer = until_closed(server.addr, head).await;
         assert!(!answer.contains("hello"), "{head:?} got {answer:?}");
     }
@@ -101,8 +105,8 @@ async fn the_http2_preface_is_recognised_in_any_two_pieces() {
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
     let server = start(hello(), SHORT).await;
-    let large = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(9 << 10));
-    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: y\r\n".repeat(101));
+    let large = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(9 << 10));
+    let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(101));
     for head in [large, many] {
         let answer = until_closed(server.addr, head).await;
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
@@ -116,11 +120,12 @@ async fn head_returns_the_headers_of_get_and_opens_no_stream() {
     let events = feed.clone();
     let live = get(move |_| {
         let watching = events.watch("1").unwrap();
-        async { Ok(Response::new(ApiBody::Right(watching))) }
+        async { Ok(Response::new(ApiBody::Events(watching))) }
     });
     let server = start(hello().into_iter().chain([("/live", live)]), SHORT).await;
     let head = async |path| {
-        let request = format!("HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         until_closed(server.addr, request).await
     };
     let answer = head("/").await;
@@ -139,7 +144,7 @@ async fn idle_connections_at_the_cap_time_out_and_make_room() {
     for _ in 0..SHORT.0.connections_max {
         idle.push(TcpStream::connect(server.addr).await.unwrap());
     }
-    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert!(until_closed(server.addr, request).await.ends_with("hello"));
 }
 
@@ -163,7 +168,8 @@ fn gated() -> ([Route; 1], Arc<Semaphore>, mpsc::Receiver<()>) {
 async fn a_request_in_flight_is_finished_before_the_shutdown() {
     let (routes, gate, mut reached) = gated();
     let server = start(routes, SHORT).await;
-    let client = tokio::spawn(until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    let client =
+        tokio::spawn(until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     reached.recv().await.unwrap();
     server.stop.send(()).unwrap();
     gate.add_permits(1);
@@ -181,7 +187,7 @@ async fn a_draining_server_answers_kept_and_new_connections() {
     )
     .await;
     let mut kept = TcpStream::connect(server.addr).await.unwrap();
-    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     kept.write_all(request).await.unwrap();
     let mut first = Vec::new();
     while !first.ends_with(b"hello") {
@@ -189,8 +195,10 @@ async fn a_draining_server_answers_kept_and_new_connections() {
     }
     server.stop.send(()).unwrap();
     // The server cannot stop while a connection is open, so these are answered whenever they arrive.
-    let fresh =
-        until_closed(server.addr, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let fresh = until_closed(
+        server.addr,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    );
     assert!(fresh.await.ends_with("hello"));
     kept.write_all(request).await.unwrap();
     let mut last = String::new();
@@ -206,13 +214,13 @@ async fn a_request_that_never_finishes_does_not_delay_the_shutdown() {
         start(routes, (AcceptBounds { drain: Duration::from_millis(50), ..SHORT.0 }, SHORT.1))
             .await;
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     reached.recv().await.unwrap();
     server.stop.send(()).unwrap();
     tokio::time::timeout(Duration::from_secs(5), server.done).await.unwrap().unwrap();
 }
 
-const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// A connection that has received its first answer.
 async fn kept(addr: SocketAddr) -> TcpStream {
@@ -255,7 +263,7 @@ async fn a_late_body_does_not_start_the_head_timeout() {
     let server = start(routes, (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
     let (mut idle, mut slow) = (kept(server.addr).await, kept(server.addr).await);
     let head =
-        b"POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+        b"POST /post HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     idle.write_all(head).await.unwrap();
     let mut received = Vec::new();
     while !received.ends_with(b"\r\n\r\n") {
@@ -271,6 +279,51 @@ async fn a_late_body_does_not_start_the_head_timeout() {
 }
 
 #[tokio::test]
+async fn a_head_behind_an_answered_request_times_out() {
+    let reading = post(|request| async {
+        body::read(request.body).await?;
+        answer("hello")
+    });
+    let routes = hello().into_iter().chain([("/post", reading)]);
+    let bounds = AcceptBounds { connections_max: 99, ..SHORT.0 };
+    let idle_timeout = Duration::from_mins(1);
+    let server = start(routes, (bounds, HttpBounds { idle_timeout, ..SHORT.1 })).await;
+    let get = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let post = "POST /post HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nok";
+    let chunked = "POST /post HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    for whole in [get, post, chunked] {
+        // Two requests at once are complete too.
+        let mut idle = TcpStream::connect(server.addr).await.unwrap();
+        idle.write_all(whole.repeat(2).as_bytes()).await.unwrap();
+        read_until_times(&mut idle, "hello", 2).await;
+        for part in ["G", "GET / HTTP/1.1\r\nHost:", "GET / HTTP/1.1\r\nHost: localhost\r\n"] {
+            let mut slow = TcpStream::connect(server.addr).await.unwrap();
+            slow.write_all(format!("{whole}{part}").as_bytes()).await.unwrap();
+            read_until(&mut slow, "hello").await;
+            wait_until_closed(&mut slow).await; // takes as long as the timeout
+        }
+        idle.write_all(GET).await.unwrap();
+        read_until(&mut idle, "hello").await;
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_coding_other_than_chunked_is_not_implemented() {
+    let server = start(hello(), (AcceptBounds { connections_max: 9, ..SHORT.0 }, SHORT.1)).await;
+    for (coding, status) in [
+        ("gzip, chunked", "501 "),
+        ("gzip\r\nTransfer-Encoding: chunked", "501 "),
+        ("identity, chunked", "501 "),
+        ("chunked, chunked", "400 "),
+        ("gzip", "400 "),
+    ] {
+        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {coding}\r\n\r\n");
+        let answer = until_closed(server.addr, format!("{head}0\r\n\r\n")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{coding:?}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn an_idle_connection_times_out() {
     let idle_timeout = Duration::from_millis(20);
     let server = start(hello(), (SHORT.0, HttpBounds { idle_timeout, ..SHORT.1 })).await;
@@ -279,13 +332,18 @@ async fn an_idle_connection_times_out() {
 
 #[tokio::test]
 async fn an_unread_response_times_out_and_frees_its_connection_slot() {
-    let large = get(|_| async { answer(vec![b'x'; 64 << 20]) });
+    // Needs no room, which all tests share.
+    let shared = Bytes::from(vec![b'x'; 64 << 20]);
+    let large = get(move |_| {
+        let body = ApiBody::Shared(Full::new(shared.clone()));
+        async { Ok(Response::new(body)) }
+    });
     let routes = hello().into_iter().chain([("/large", large)]);
     let bounds = AcceptBounds { connections_max: 1, ..SHORT.0 };
     let write_timeout = Duration::from_millis(50);
     let server = start(routes, (bounds, HttpBounds { write_timeout, ..SHORT.1 })).await;
     let mut stalled = TcpStream::connect(server.addr).await.unwrap();
-    stalled.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stalled.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     // Served only after the other connection has lost its place.
     let mut next = TcpStream::connect(server.addr).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), request_hello(&mut next)).await.unwrap();
@@ -293,21 +351,23 @@ async fn an_unread_response_times_out_and_frees_its_connection_slot() {
 }
 
 /// Requests `/` over HTTP/2, with a flow control window of this size.
-async fn http2_request(addr: SocketAddr, window: u8) -> TcpStream {
-    let settings = http2_frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
-    // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: x`, as HPACK has them.
-    let head = http2_frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'x']);
+async fn http2_request(addr: SocketAddr, window: u32) -> TcpStream {
+    let settings = http2_frame(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat());
     let mut stream = TcpStream::connect(addr).await.unwrap();
+    let head = http2_frame(1, 0x5, 1, &HTTP2_GET);
     stream.write_all(&[PREFACE, &settings, &head].concat()).await.unwrap();
     stream
 }
 
+/// `:method: GET`, `:scheme: http`, `:path: /`, `:authority: localhost`, as HPACK has them.
+const HTTP2_GET: [u8; 14] = *b"\x82\x86\x84\x41\x09localhost";
+
 /// A chunk of a response that reports when it is dropped.
-struct Kept(mpsc::Sender<()>);
+struct Kept(mpsc::Sender<()>, Vec<u8>);
 
 impl AsRef<[u8]> for Kept {
     fn as_ref(&self) -> &[u8] {
-        b"hello"
+        &self.1
     }
 }
 
@@ -317,26 +377,85 @@ impl Drop for Kept {
     }
 }
 
-#[tokio::test]
-async fn an_unread_http2_response_times_out_and_is_freed() {
-    let (gone, mut is_gone) = mpsc::channel(9);
+/// A route with a response of this size, and what is received when it is freed.
+fn kept_response(bytes: usize) -> ([Route; 1], mpsc::Receiver<()>) {
+    let (gone, is_gone) = mpsc::channel(9);
     let kept = get(move |_| {
-        let kept = Kept(gone.clone());
+        let kept = Kept(gone.clone(), vec![b'x'; bytes]);
         async { answer(Bytes::from_owner(kept)) }
     });
-    let short = Duration::from_millis(50);
-    let times = HttpBounds { write_timeout: short, idle_timeout: short / 5, ..SHORT.1 };
-    let server = start([("/", kept)], (SHORT.0, times)).await;
-    // Before the first HTTP/2 request, and after it, without further requests.
-    for window in [0, 1] {
-        wait_until_closed(&mut http2_request(server.addr, window).await).await;
-        tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
+    ([("/", kept)], is_gone)
+}
+
+async fn is_freed(is_gone: &mut mpsc::Receiver<()>) {
+    tokio::time::timeout(Duration::from_secs(5), is_gone.recv()).await.expect("still kept");
+}
+
+#[tokio::test]
+async fn an_unread_http2_response_is_reset_alone_and_freed() {
+    let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
+    // Of the last, a part is sent.
+    for (bytes, window) in [
+        (5, 0),
+        (2000, 0),
+        (2000, 1),
+        (2000, 1999),
+        (100_000, 1),
+        (100_000, 65_000),
+        (100_000, 99_999),
+    ] {
+        let (routes, mut is_gone) = kept_response(bytes);
+        let server = start(routes, (SHORT.0, times)).await;
+        let mut stream = http2_request(server.addr, window).await;
+        wait_until_reset(&mut stream).await;
+        is_freed(&mut is_gone).await;
+        // Another request on the same connection, with a window for its response.
+        let settings = http2_frame(4, 0, 0, &[0, 4, 0, 0x0f, 0, 0]);
+        let more = http2_frame(8, 0, 0, &[0, 0x0f, 0, 0]);
+        let next = http2_frame(1, 0x5, 3, &HTTP2_GET);
+        stream.write_all(&[settings, more, next].concat()).await.unwrap();
+        let sent = read_http2_frame(&mut stream, 0).await;
+        assert!(sent.is_some_and(|data| !data.is_empty()), "{bytes} bytes, window {window}");
     }
 }
 
+#[tokio::test]
+async fn a_small_http2_response_of_which_a_part_is_unread_times_out_and_is_freed() {
+    let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
+    let (routes, mut is_gone) = kept_response(5);
+    let server = start(routes, (SHORT.0, times)).await;
+    wait_until_closed(&mut http2_request(server.addr, 1).await).await;
+    is_freed(&mut is_gone).await;
+}
+
+#[tokio::test]
+async fn unread_http2_responses_are_refused_when_they_are_too_many() {
+    // Each connection may keep one of any size.
+    let (routes, _is_gone) = kept_response(30 << 20);
+    let bounds = AcceptBounds { connections_max: 9, ..SHORT.0 };
+    let server = start(routes, (bounds, SHORT.1)).await;
+    let mut streams = Vec::new();
+    let mut refused = 0;
+    for _ in 0..4 {
+        let mut stream = http2_request(server.addr, 0).await;
+        let head = read_http2_frame(&mut stream, 1).await.unwrap();
+        // `:status: 200` is the eighth entry of the static table.
+        refused += usize::from(head[0] != 0x88);
+        streams.push(stream);
+    }
+    assert_eq!(refused, 2, "64 MiB are kept");
+}
+
 async fn read_until(stream: &mut TcpStream, end: &str) {
+    read_until_times(stream, end, 1).await;
+}
+
+async fn read_until_times(stream: &mut TcpStream, end: &str, times: usize) {
     let mut received = Vec::new();
-    while !received.windows(end.len()).any(|window| window == end.as_bytes()) {
+    let found = |received: &[u8]| {
+        received.windows(end.len()).filter(|window| *window == end.as_bytes()).count()
+    };
+    while found(&received) < times {
         let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut received));
         assert_ne!(read.await.expect("sent nothing in time").unwrap(), 0, "closed");
     }
@@ -349,13 +468,13 @@ async fn an_http2_response_may_pause_for_longer_than_the_write_timeout() {
     let events = feed.clone();
     let paused = get(move |_| {
         let watching = events.watch("1").unwrap();
-        async { Ok(Response::new(ApiBody::Right(watching))) }
+        async { Ok(Response::new(ApiBody::Events(watching))) }
     });
     let times = HttpBounds { write_timeout: Duration::from_millis(50), ..SHORT.1 };
     let server = start([("/", paused)], (SHORT.0, times)).await;
     let mut reading = http2_request(server.addr, 255).await;
     read_until(&mut reading, "snapshot").await;
-    wait_until_closed(&mut http2_request(server.addr, 0).await).await; // takes as long as the timeout
+    wait_until_reset(&mut http2_request(server.addr, 0).await).await; // takes as long as the timeout
     feed.publish("2".to_owned(), "2".to_owned());
     read_until(&mut reading, "tick").await;
 }
@@ -363,7 +482,7 @@ async fn an_http2_response_may_pause_for_longer_than_the_write_timeout() {
 /// Connects repeatedly until nothing listens; every accepted connection gets an answer.
 async fn reconnects(addr: SocketAddr) -> usize {
     let mut answered = 0;
-    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     while let Ok(mut stream) = TcpStream::connect(addr).await {
         let mut answer = String::new();
         let exchange = async {
@@ -396,7 +515,7 @@ async fn a_response_that_tls_had_to_buffer_is_flushed() {
     let (stream, client) = stalled_client::connection().await;
     let router = Router::new(Api::new(app.clone(), Arc::default()), routes()).unwrap();
     let door = HttpDoor::new(router, HttpBounds::default());
-    tokio::spawn(door.serve(stream, Peer::Unix, Shutdown::never()));
+    tokio::spawn(door.serve(stream, Peer::Unix.into(), Shutdown::never()));
     let body = r#"{"policy":"login","key":"ann","cost":5}"#;
     let head = format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());
     let received = client.ask(&app, &format!("{head}\r\n\r\n{body}")).await;

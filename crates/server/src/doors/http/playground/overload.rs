@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_simulation::overload::{
     self as simulation, ControllerRow, Overload, SCENARIOS, Scenario, ScenarioReport,
 };
-use tidegate_simulation::{Experiment, InputError, Knob};
+use tidegate_simulation::{Experiment, InputError, Knob, StopFlag};
 
 /// One run of a controller takes about 13 ms, and there are eight controllers.
 const SEEDS: RangeInclusive<u64> = 1..=3;
@@ -71,7 +71,7 @@ impl Experiment for OverloadInput {
         vec![Knob::new("limit", self.limit, &LIMIT), Knob::new("seeds", self.seeds, &SEEDS)]
     }
 
-    fn run(&self) -> Result<OverloadReport, InputError> {
+    fn run_until(&self, stop: &StopFlag) -> Result<OverloadReport, InputError> {
         Knob::check_all(&self.knobs())?;
         if !choices().any(|choice| choice.name == self.scenario) {
             let known = choices().map(|choice| choice.name).collect::<Vec<_>>().join(", ");
@@ -80,7 +80,7 @@ impl Experiment for OverloadInput {
         let &Self { seeds, seed, limit, .. } = self;
         let scenario = vec![self.scenario.clone()];
         let input = Overload { scenario, seeds, seed, limit };
-        let mut report = simulation::run(&input, 1, |_, _| {})?;
+        let mut report = simulation::run(&input, 1, stop, |_, _| {})?;
         let block = report.scenarios.pop();
         let ScenarioReport { scenario, about, judged_s, possible, controllers } =
             block.ok_or_else(|| InputError::new("scenario", "a known scenario"))?;

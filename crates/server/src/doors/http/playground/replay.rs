@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tidegate::Policy;
+use tidegate::{MemoryStore, Policy};
 
 use super::super::{ApiRequest, HandlerResult, body, json};
 use super::worker;
@@ -12,12 +12,16 @@ use crate::doors::shared::request::Text;
 use crate::service::InForce;
 use tidegate_config::{Config, DoorRules};
 use tidegate_request::KeyParts;
+use tidegate_simulation::StopFlag;
 use tidegate_simulation::replay::{ReplayReport as Report, ReplaySettings, Replayer, replay};
 
 /// The name of a policy given as text.
 const TRIAL_POLICY: &str = "tried";
 const POLICY_BYTES_MAX: usize = 16 << 10;
-const KEY_PARTS_MAX: usize = 8;
+/// Bytes of a log times the routes, key parts and limits that may read each. `docs/playground.md` says how long that takes.
+const WORK_MAX: usize = 256 << 20;
+/// What the counters of one replay may take, beside those of the server.
+const STORE_BYTES_MAX: usize = 16 << 20;
 /// Listed keys: default and maximum.
 const TOP: usize = 10;
 const TOP_MAX: usize = 100;
@@ -45,17 +49,25 @@ const fn top() -> usize {
 
 pub(super) async fn run(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
     let body = body::read_batch(body).await?;
-    worker::run(move || replay_log(&api.app.in_force(), &body)).await
+    worker::run(move |stop| replay_log(&api.app.in_force(), &body, stop)).await
 }
 
-fn replay_log(in_force: &InForce, body: &[u8]) -> HandlerResult {
+fn replay_log(in_force: &InForce, body: &[u8], stop: &StopFlag) -> HandlerResult {
     let request: ReplayRequest<'_> = body::decode(body)?;
     if !(1..=TOP_MAX).contains(&request.top) {
         return Err(Problem::bad_json("top", &format!("expected 1 to {TOP_MAX}")));
     }
     let replayer = request.replayer(in_force)?;
+    let log_bytes_max = WORK_MAX / replayer.work_per_byte();
+    if request.log.0.len() > log_bytes_max {
+        let what = format!(
+            "is too long for this many routes, key parts and limits: send at most {log_bytes_max} bytes, or use \
+             `tidegate replay`"
+        );
+        return Err(Problem::bad_field("log", &what));
+    }
     // Reading from memory cannot fail.
-    let report = replay(&replayer, request.log.0.as_bytes(), request.top, |_, _| {})
+    let report = replay(&replayer, request.log.0.as_bytes(), request.top, stop, |_, _| {})
         .map_err(|error| Problem::bad_field("log", &error.to_string()))?;
     if report.is_no_log() {
         return Err(no_log(&report));
@@ -93,10 +105,6 @@ impl ReplayRequest<'_> {
         if self.key.is_empty() {
             return Ok(None);
         }
-        if self.key.len() > KEY_PARTS_MAX {
-            let what = format!("expected at most {KEY_PARTS_MAX} parts");
-            return Err(Problem::bad_json("key", &what));
-        }
         let parts = KeyParts::read(self.key.iter().map(|Text(part)| &**part));
         parts.map(Some).map_err(|error| Problem::bad_json("key", &error))
     }
@@ -110,6 +118,7 @@ fn settings<'a>(
 ) -> ReplaySettings<'a> {
     ReplaySettings {
         policies,
+        store: MemoryStore::with_max_bytes(STORE_BYTES_MAX),
         client_ip: rules.client_ip.clone(),
         routes: rules.routes(),
         policy,
@@ -145,7 +154,7 @@ fn describe(problem: &tidegate_config::Problem) -> String {
 /// The configured policy of this name.
 fn only_policy(in_force: &InForce, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
     let found = in_force.written.get_key_value(name);
-    let found = found.ok_or_else(|| Problem::unknown_policy(name, in_force.closest(name)))?;
+    let found = found.ok_or_else(|| Problem::unknown_policy(name))?;
     Ok(BTreeMap::from([(found.0.clone(), found.1.clone())]))
 }
 

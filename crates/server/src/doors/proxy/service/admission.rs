@@ -14,9 +14,10 @@ use tidegate::{Clock, Op, Permit, PolicyKind, Source, SystemClock};
 use super::super::tracker::RequestTracker;
 use crate::doors::shared::{Problem, refusal};
 use crate::metrics::{Door, Shed};
+use crate::net::{Client, ClientRequestSlot, TooMany};
 use crate::service::{AppState, Call, InForce, Question, Unanswered, headers};
 use crate::upstreams::Upstreams;
-use tidegate_request::{ClientRequest, Path, Peer};
+use tidegate_request::{AmbiguousRequest, Case, ClientRequest, Path, Peer};
 
 /// An admitted request.
 pub(super) struct Admitted {
@@ -24,6 +25,8 @@ pub(super) struct Admitted {
     pub(super) tracker: RequestTracker,
     /// The normalised path.
     pub(super) path: Path,
+    /// Whether its letter case matters.
+    pub(super) case: Case,
     /// Its priority when upstream capacity is scarce.
     pub(super) priority: Option<Priority>,
     /// Whether the peer is a trusted proxy.
@@ -32,6 +35,8 @@ pub(super) struct Admitted {
     pub(super) report: Option<Report>,
     /// The concurrency permit, held until the response has ended.
     pub(super) permit: Option<Permit>,
+    /// Its part of the requests in flight, likewise.
+    pub(super) client_slot: Option<ClientRequestSlot>,
 }
 
 type Refused = Box<Response<Bytes>>;
@@ -44,17 +49,16 @@ pub(super) async fn admit(
     app: &Arc<AppState>,
     in_force: &InForce,
     proxy: &Upstreams,
-    peer: Peer,
+    client: &Client,
     parts: &Parts,
 ) -> Result<Admitted, Refused> {
-    let client_ip = &in_force.http.client_ip;
-    let seen = ClientRequest::direct(client_ip, peer, parts)
-        .map_err(|error| Box::new(Problem::bad_input(&error.to_string()).into_response()))?;
-    let is_trusted = match peer {
-        Peer::Ip(ip) => client_ip.trusts(ip),
-        Peer::Unix => true,
-    };
-    let found = in_force.http.routes.find(&seen, None);
+    let (peer, client_ip) = (client.peer, &in_force.http.client_ip);
+    let ambiguous = |why: AmbiguousRequest| Box::new(Problem::from(why).into_response());
+    let seen = ClientRequest::direct(client_ip, peer, parts).map_err(ambiguous)?;
+    let is_trusted = peer.is_trusted(client_ip);
+    let client_slot = enter(app, proxy, client, &seen)?;
+    let found = in_force.http.routes.find(&seen, None).map_err(ambiguous)?;
+    let case = found.as_ref().map(|found| found.route.case).unwrap_or_default();
     let named = found.as_ref().map(|found| found.key.named()).unwrap_or_default();
     let call = app.call(in_force, Door::Proxy);
     let question = match &found {
@@ -65,10 +69,36 @@ pub(super) async fn admit(
         None => None,
     };
     let priority = in_force.priority(question.as_ref().map(|question| &question.policy));
-    let admission = Admission { app, call, proxy, seen: &seen, question };
+    let admission = Admission { app, call, proxy, seen: &seen, case, question };
     let (tracker, granted) = admission.run(priority).await?;
     let Granted { report, permit, .. } = granted;
-    Ok(Admitted { tracker, path: seen.path, priority, is_trusted, report, permit })
+    Ok(Admitted {
+        tracker,
+        path: seen.path,
+        case,
+        priority,
+        is_trusted,
+        report,
+        permit,
+        client_slot,
+    })
+}
+
+/// Counts the request for its client, which may have a part of all requests in flight.
+fn enter(
+    app: &AppState,
+    proxy: &Upstreams,
+    client: &Client,
+    seen: &ClientRequest<'_>,
+) -> Result<Option<ClientRequestSlot>, Refused> {
+    // A Unix socket has no address: without a header from a proxy nobody knows the client.
+    let is_known = client.peer != Peer::Unix || !seen.client.is_loopback();
+    let max = proxy.settings.per_client.of(proxy.settings.requests_max);
+    client.request(is_known.then_some(seen.client), max).map_err(|TooMany| {
+        app.service().shed_client(&seen.client_name());
+        let problem = Problem::shed(proxy.settings.shed_status);
+        Box::new(refuse(seen, problem, Some(SHED_RETRY_AFTER)))
+    })
 }
 
 /// The response when too many requests are in flight.
@@ -81,7 +111,7 @@ pub(super) fn shed(
     let problem = Problem::shed(proxy.settings.shed_status);
     match ClientRequest::direct(&in_force.http.client_ip, peer, parts) {
         Ok(seen) => refuse(&seen, problem, Some(SHED_RETRY_AFTER)),
-        Err(error) => Problem::bad_input(&error.to_string()).into_response(),
+        Err(error) => Problem::from(error).into_response(),
     }
 }
 
@@ -97,6 +127,8 @@ struct Admission<'a> {
     call: Call<'a>,
     proxy: &'a Upstreams,
     seen: &'a ClientRequest<'a>,
+    /// Whether the letter case of the path matters.
+    case: Case,
     question: Option<Question<'a, 'a>>,
 }
 
@@ -125,7 +157,8 @@ impl<'a> Admission<'a> {
         let unavailable =
             || Box::new(Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into_response());
         let load = self.proxy.choose(&[], SystemClock.steady_us()).ok_or_else(unavailable)?;
-        let tracker = RequestTracker::start(self.app, load, self.seen.path.counted(), priority);
+        let path = self.seen.path.counted_in(self.case);
+        let tracker = RequestTracker::start(self.app, load, &path, priority);
         if tracker.is_none()
             && let Some(question) = self.question.filter(|_| granted.is_charged)
         {

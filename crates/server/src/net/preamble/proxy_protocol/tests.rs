@@ -25,7 +25,7 @@ fn version_2_bytes(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
 
 fn check(sent: &[u8], expected: &str) {
     let follows = [sent, b"GET /"].concat();
-    let expected = Peer::Ip(expected.parse().unwrap());
+    let expected = expected.parse().map_or(Peer::Unknown, Peer::Ip);
     let shown = String::from_utf8_lossy(sent);
     assert_eq!(read(PROXY, &follows), Ok((expected, b"GET /".to_vec())), "{shown}");
 }
@@ -35,15 +35,21 @@ fn the_forwarded_address_is_the_peer() {
     check(b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n", "192.0.2.7");
     check(b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n", "2001:db8::7");
     check(b"PROXY TCP6 ::ffff:192.0.2.7 ::1 4711 443\r\n", "192.0.2.7");
-    check(b"PROXY UNKNOWN\r\n", PROXY);
-    check(b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", PROXY);
     let four = [192, 0, 2, 7, 198, 51, 100, 1, 0x12, 0x67, 1, 187];
     check(&version_2_bytes(0x21, 0x11, &four), "192.0.2.7");
     check(&version_2_bytes(0x21, 0x11, &[&four[..], &[4, 0, 1, 0]].concat()), "192.0.2.7");
     let six = [&Ipv6Addr::LOCALHOST.octets()[..], &[0; 20]].concat();
     check(&version_2_bytes(0x21, 0x21, &six), "::1");
-    check(&version_2_bytes(0x20, 0x00, &[]), PROXY);
-    check(&version_2_bytes(0x21, 0x31, &[0; 216]), PROXY);
+}
+
+#[test]
+fn without_an_address_the_peer_is_nobody() {
+    check(b"PROXY UNKNOWN\r\n", "nobody");
+    check(b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", "nobody");
+    check(&version_2_bytes(0x20, 0x00, &[]), "nobody");
+    check(&version_2_bytes(0x20, 0x11, &[127, 0, 0, 1, 127, 0, 0, 1, 0, 1, 0, 2]), "nobody");
+    check(&version_2_bytes(0x21, 0x00, &[]), "nobody");
+    check(&version_2_bytes(0x21, 0x31, &[0; 216]), "nobody");
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! What a database has to offer.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::{StoreError, Timestamp};
+use tokio::time::Instant;
+
+/// The name of an item: printable ASCII without spaces, up to 250 bytes.
+pub type ItemKey = Arc<str>;
+
+/// A place that keeps bytes under keys, and knows whether they have changed since they were read.
+///
+/// A call that is dropped, because its time is up, must not disturb later ones. An error says by its
+/// [kind](tidegate::StoreErrorKind::ran) whether a write may have happened.
+pub trait Backend: Send + Sync + fmt::Debug + 'static {
+    /// What is different after every change of an item, also after it was removed and written again.
+    type Version: Clone + Send + Sync + fmt::Debug;
+
+    /// Reads items, in the order of `keys`, no key twice.
+    fn read(
+        &self,
+        keys: &[ItemKey],
+        due: Instant,
+    ) -> impl Future<Output = Result<Snapshot<Self::Version>, StoreError>> + Send;
+
+    /// Writes each commit as a whole if all its items are unchanged, and otherwise nothing of it. Answers for each
+    /// whether it was written. No two commits have an item in common.
+    fn write(
+        &self,
+        commits: &[Commit<Self::Version>],
+        due: Instant,
+    ) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
+
+    /// Whether a commit can have several items.
+    fn commits_several_items(&self) -> bool {
+        true
+    }
+
+    /// The most bytes of one item.
+    fn item_bytes_max(&self) -> usize;
+}
+
+/// What a [`Backend`] has read.
+#[derive(Clone, Debug)]
+pub struct Snapshot<V> {
+    /// The database's time, if it has a clock that can be asked.
+    pub now: Option<Timestamp>,
+    /// The items in the order they were asked for.
+    pub items: Vec<Stored<V>>,
+}
+
+/// One item as it is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stored<V> {
+    /// `None` if there is no such item: also a version, which a write can expect.
+    pub version: Option<V>,
+    /// What is kept; empty if there is no such item.
+    pub bytes: Vec<u8>,
+}
+
+/// Items that are written together or not at all.
+#[derive(Clone, Debug)]
+pub struct Commit<V> {
+    /// At least one.
+    pub updates: Vec<Update<V>>,
+}
+
+/// One item to write.
+#[derive(Clone, Debug)]
+pub struct Update<V> {
+    /// Its name.
+    pub key: ItemKey,
+    /// Its version when it was read.
+    pub expected: Option<V>,
+    /// What it holds from now on; empty to remove it.
+    pub bytes: Vec<u8>,
+    /// How long it has to be kept; after that it may go.
+    pub life: Duration,
+}

@@ -1,0 +1,279 @@
+//! A flight: the steps of one batch, from the read to the write.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidegate::store_kit::NetworkCounters;
+use tidegate::{Clock, Ran, StoreError, StoreErrorKind, SystemClock, Timestamp};
+use tokio::time::{Instant, timeout_at};
+
+use crate::backend::{Backend, Commit, ItemKey, Snapshot, Update};
+use crate::step::{Content, Step, Working};
+
+/// A stored time that is further ahead than this was written by a clock that was wrong: it does not hold time back.
+const SEEN_AHEAD_MAX: Duration = Duration::from_secs(1);
+
+/// Runs the steps of one batch. Returns those whose items were changed by another node meanwhile.
+pub(crate) async fn fly<B: Backend>(
+    backend: &B,
+    counters: &NetworkCounters,
+    steps: Vec<Step>,
+    replays: bool,
+) -> Vec<Step> {
+    let keys = distinct_keys(&steps);
+    // A step that is due earlier is answered by its own reply.
+    let Some(due) = steps.iter().map(|step| step.due).max() else { return steps };
+    let began = Instant::now();
+    let read = match timeout_at(due, backend.read(&keys.names, due)).await {
+        Ok(read) => read.and_then(|snapshot| complete(snapshot, keys.names.len())),
+        Err(_) => {
+            Err(StoreError::new(StoreErrorKind::NotSent, "no answer to a read within the deadline"))
+        }
+    };
+    counters.calls.add(1);
+    counters.times.add(began.elapsed());
+    let snapshot = match read {
+        Ok(snapshot) => snapshot,
+        Err(error) => return fail_all(steps, counters, &not_run(error)),
+    };
+    let decided = decide(steps, &keys, snapshot, replays);
+    let (commits, components) = decided.finish_unchanged(backend.item_bytes_max());
+    if commits.is_empty() {
+        return Vec::new();
+    }
+    let began = Instant::now();
+    let written = match timeout_at(due, backend.write(&commits, due)).await {
+        Ok(Ok(written)) if written.len() == commits.len() => Ok(written),
+        Ok(Ok(_)) => {
+            Err(StoreError::new(StoreErrorKind::Protocol, "not every commit was answered"))
+        }
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(StoreError::new(
+            StoreErrorKind::Timeout,
+            "no answer to a write within the deadline",
+        )),
+    };
+    counters.calls.add(1);
+    counters.times.add(began.elapsed());
+    match written {
+        Ok(written) => settle(components, written, counters),
+        Err(error) => fail_all(components.into_iter().flatten().collect(), counters, &error),
+    }
+}
+
+/// The keys of a batch, each once, and where each is.
+struct Keys {
+    names: Vec<ItemKey>,
+    places: HashMap<ItemKey, usize>,
+}
+
+fn distinct_keys(steps: &[Step]) -> Keys {
+    let mut keys = Keys { names: Vec::new(), places: HashMap::new() };
+    for key in steps.iter().flat_map(|step| &step.keys) {
+        if !keys.places.contains_key(key) {
+            keys.places.insert(key.clone(), keys.names.len());
+            keys.names.push(key.clone());
+        }
+    }
+    keys
+}
+
+fn complete<V>(snapshot: Snapshot<V>, expected: usize) -> Result<Snapshot<V>, StoreError> {
+    if snapshot.items.len() == expected {
+        return Ok(snapshot);
+    }
+    Err(StoreError::new(StoreErrorKind::Protocol, "not every item was read"))
+}
+
+/// What an error of a read means for a step: nothing was written yet, so that it has certainly not run.
+fn not_run(error: StoreError) -> StoreError {
+    match (error.ran(), error.kind()) {
+        (Ran::No, _) => error,
+        (Ran::Unknown, StoreErrorKind::Timeout) => {
+            StoreError::new(StoreErrorKind::NotSent, error.to_string())
+        }
+        (Ran::Unknown, _) => StoreError::new(StoreErrorKind::Unreachable, error.to_string()),
+    }
+}
+
+/// Steps that were decided on copies of their items, and not written yet.
+struct Decided<V> {
+    steps: Vec<(Step, usize)>,
+    /// For each item the component that it belongs to: items that a step has in common are committed together.
+    components: Components,
+    items: Vec<(ItemKey, Option<V>, Working)>,
+}
+
+/// Decides all steps in order, each on what the ones before it left.
+fn decide<V: Clone>(
+    steps: Vec<Step>,
+    keys: &Keys,
+    snapshot: Snapshot<V>,
+    replays: bool,
+) -> Decided<V> {
+    let mut versions = Vec::with_capacity(snapshot.items.len());
+    let mut working = Vec::with_capacity(snapshot.items.len());
+    for stored in snapshot.items {
+        versions.push(stored.version);
+        working.push(Working { content: Content::Bytes(stored.bytes), changed: None });
+    }
+    let mut components = Components::new(keys.names.len());
+    let mut decided = Vec::with_capacity(steps.len());
+    let arrived = Instant::now();
+    for mut step in steps {
+        if step.due <= arrived {
+            // Its caller was told that it failed: it must not be charged now.
+            step.fail(StoreError::new(
+                StoreErrorKind::NotSent,
+                "the deadline passed before it was decided",
+            ));
+            continue;
+        }
+        let places: Vec<usize> =
+            step.keys.iter().filter_map(|key| keys.places.get(key).copied()).collect();
+        let Some(&first) = places.first() else { continue };
+        let mut items: Vec<Working> =
+            places.iter().map(|place| std::mem::take(&mut working[*place])).collect();
+        let now = match snapshot.now {
+            _ if replays => step.now,
+            Some(now) => now,
+            None if step.is_on_records => SystemClock.now(),
+            None => not_before(SystemClock.now(), &mut items),
+        };
+        step.decide.decide(&mut items, now);
+        for (place, item) in places.iter().zip(items) {
+            working[*place] = item;
+            components.join(first, *place);
+        }
+        decided.push((step, first));
+    }
+    let items = keys.names.iter().cloned().zip(versions).zip(working);
+    let items = items.map(|((key, version), item)| (key, version, item)).collect();
+    Decided { steps: decided, components, items }
+}
+
+/// This node's time, or the latest that was decided at on one of the items: for a key, time does not step back.
+fn not_before(now: Timestamp, items: &mut [Working]) -> Timestamp {
+    let seen = items.iter_mut().filter_map(|item| item.states().ok().map(|item| item.seen));
+    let ahead = seen.filter(|seen| *seen <= now + SEEN_AHEAD_MAX);
+    ahead.fold(now, Timestamp::max)
+}
+
+impl<V: Clone> Decided<V> {
+    /// Answers the steps that changed nothing and saw no change. An item that was only read is not compared again: each
+    /// counter is guarded by its own version, and what was read held at the time of the read. Returns what has to be written, and who waits for it.
+    fn finish_unchanged(mut self, bytes_max: usize) -> (Vec<Commit<V>>, Vec<Vec<Step>>) {
+        let mut of_root: HashMap<usize, usize> = HashMap::new();
+        let (mut commits, mut waiting): (Vec<Commit<V>>, Vec<Vec<Step>>) = (Vec::new(), Vec::new());
+        for (place, (key, expected, item)) in self.items.into_iter().enumerate() {
+            let Some(changed) = item.changed else { continue };
+            let root = self.components.root(place);
+            let number = *of_root.entry(root).or_insert_with(|| {
+                commits.push(Commit { updates: Vec::new() });
+                waiting.push(Vec::new());
+                commits.len() - 1
+            });
+            let (bytes, life) = item.into_bytes(changed);
+            commits[number].updates.push(Update { key, expected, bytes, life });
+        }
+        for (step, place) in self.steps {
+            match of_root.get(&self.components.root(place)) {
+                Some(number) => waiting[*number].push(step),
+                None => step.decide.answer(Ok(())),
+            }
+        }
+        let fits = |commit: &Commit<V>| {
+            commit.updates.iter().all(|update| update.bytes.len() <= bytes_max)
+        };
+        let (fitting, too_large): (Vec<_>, Vec<_>) =
+            commits.into_iter().zip(waiting).partition(|(commit, _)| fits(commit));
+        for step in too_large.into_iter().flat_map(|(_, steps)| steps) {
+            let why = "the state is larger than what this store keeps in one item";
+            step.fail(StoreError::new(StoreErrorKind::Unsupported, why));
+        }
+        fitting.into_iter().unzip()
+    }
+}
+
+/// Answers the steps whose commit was written, and returns the others.
+fn settle(components: Vec<Vec<Step>>, written: Vec<bool>, counters: &NetworkCounters) -> Vec<Step> {
+    let mut again = Vec::new();
+    for (steps, written) in components.into_iter().zip(written) {
+        for mut step in steps {
+            if written {
+                step.decide.answer(Ok(()));
+            } else {
+                step.attempts += 1;
+                counters.conflicts.add(1);
+                again.push(step);
+            }
+        }
+    }
+    again
+}
+
+fn fail_all(steps: Vec<Step>, counters: &NetworkCounters, error: &StoreError) -> Vec<Step> {
+    match error.kind() {
+        StoreErrorKind::Timeout => counters.timeouts.add(steps.len()),
+        StoreErrorKind::NotSent => counters.not_sent.add(steps.len()),
+        _ => {}
+    }
+    for step in steps {
+        step.fail(error.clone());
+    }
+    Vec::new()
+}
+
+/// Which items belong together: a union of sets.
+struct Components(Vec<usize>);
+
+impl Components {
+    fn new(count: usize) -> Self {
+        Self((0..count).collect())
+    }
+
+    fn root(&mut self, mut place: usize) -> usize {
+        while self.0[place] != place {
+            self.0[place] = self.0[self.0[place]];
+            place = self.0[place];
+        }
+        place
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.root(a), self.root(b));
+        self.0[a] = b;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::backend::Stored;
+    use crate::item::{Item, SlotName};
+
+    #[tokio::test]
+    async fn a_record_whose_bytes_look_like_states_is_read_as_it_is() {
+        let (limit, mut state): (tidegate_core::Limit, _) =
+            ("5/h".parse().unwrap(), tidegate_core::State::Empty);
+        let now = SystemClock.now();
+        assert!(limit.take(&mut state, now, 1).allowed());
+        let mut item = Item::default();
+        item.put(&SlotName { limit: "".into(), letter: 'a' }, state);
+        let bytes = item.to_bytes(now).0;
+        let (seen, sees) = mpsc::channel();
+        let look = move |items: &mut [Working], _| {
+            seen.send(items[0].record().to_vec()).unwrap();
+            Ok(())
+        };
+        let due = Instant::now() + Duration::from_mins(1);
+        let (step, _reply) = Step::new(vec!["r".into()], look, now, due);
+        let steps = vec![step.on_records()];
+        let keys = distinct_keys(&steps);
+        let stored = Stored { version: Some(1), bytes: bytes.clone() };
+        decide(steps, &keys, Snapshot { now: None, items: vec![stored] }, false);
+        assert_eq!(sees.recv().unwrap(), bytes);
+    }
+}

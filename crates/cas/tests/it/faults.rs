@@ -1,0 +1,133 @@
+//! A backend that hangs, fails, or says what is not true.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate::{
+    Clock, KeyedLimit, Limit, Mode, Op, Ran, Scope, Store, StoreErrorKind, StoreReply,
+    StoreRequest, StoreResult, SystemClock, Timestamp,
+};
+use tidegate_cas::{CasOptions, CasStore};
+
+use crate::map::{Faults, Map};
+
+const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+/// For tests in real time: the machine may be busy.
+fn options() -> CasOptions {
+    CasOptions { deadline: Duration::from_secs(20), ..with_default_deadline() }
+}
+
+/// For tests in virtual time.
+fn with_default_deadline() -> CasOptions {
+    CasOptions { announces: false, ..CasOptions::default() }
+}
+
+fn take(store: &CasStore<Map>, keys: &[&[u8]]) -> StoreResult<StoreReply> {
+    let limit: Limit = "10/day".parse().unwrap();
+    let scopes: Vec<_> = (0..keys.len()).map(|n| Scope::together("pay", &n.to_string())).collect();
+    let limits: Vec<_> = scopes
+        .iter()
+        .zip(keys)
+        .map(|(scope, key)| KeyedLimit { scope, key, limit: &limit })
+        .collect();
+    store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take }, NOW)
+}
+
+async fn left(store: &CasStore<Map>, keys: &[&[u8]]) -> u64 {
+    take(store, keys).await.unwrap().verdict.decision.remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_hangs_has_certainly_not_run() {
+    let map = Map::at(NOW);
+    let store = map.store(with_default_deadline());
+    Faults::set(&map.faults.reads_hang, true);
+    let before = tokio::time::Instant::now();
+    let error = take(&store, &[b"k"]).await.unwrap_err();
+    assert!(before.elapsed() <= Duration::from_millis(25), "{:?}", before.elapsed());
+    assert!(matches!(error.kind(), StoreErrorKind::NotSent | StoreErrorKind::Timeout), "{error}");
+    Faults::set(&map.faults.reads_hang, false);
+    assert_eq!(left(&store, &[b"k"]).await, 9, "nothing was charged");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_hangs_is_unknown_and_never_sent_again() {
+    let map = Map::at(NOW);
+    let store = map.store(with_default_deadline());
+    Faults::set(&map.faults.writes_hang, true);
+    let error = take(&store, &[b"k"]).await.unwrap_err();
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Timeout, Ran::Unknown));
+    assert_eq!(map.faults.writes.load(Ordering::SeqCst), 1);
+    Faults::set(&map.faults.writes_hang, false);
+    assert_eq!(left(&store, &[b"k"]).await, 9);
+    assert_eq!(map.faults.writes.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_write_that_fails_says_so() {
+    let map = Map::at(NOW);
+    let store = map.store(options());
+    Faults::set(&map.faults.writes_fail, true);
+    let error = take(&store, &[b"k"]).await.unwrap_err();
+    assert_eq!((error.kind(), error.ran()), (StoreErrorKind::OutOfMemory, Ran::No));
+}
+
+#[tokio::test]
+async fn several_items_are_written_together_or_not_at_all() {
+    let map = Map::at(NOW);
+    let store = map.store(options());
+    for _ in 0..10 {
+        take(&store, &[b"ann"]).await.unwrap();
+    }
+    let reply = take(&store, &[b"ann", b"ben"]).await.unwrap();
+    assert!(!reply.verdict.decision.allowed());
+    assert_eq!(map.items(), 1, "ben was not charged");
+}
+
+#[tokio::test]
+async fn a_request_runs_even_if_its_reply_is_dropped() {
+    let map = Map::at(NOW);
+    let store = map.store(options());
+    drop(take(&store, &[b"k"]));
+    assert_eq!(left(&store, &[b"k"]).await, 8);
+}
+
+#[tokio::test]
+async fn time_does_not_step_back_for_a_key_where_the_backend_has_no_clock() {
+    // The item was written by a node whose clock is half a second ahead.
+    let map = Map::default();
+    let half_a_second_ahead = SystemClock.now() + Duration::from_millis(500);
+    let ahead = map.with_clock(half_a_second_ahead);
+    let (ahead, store) = (ahead.store(options()), map.store(options()));
+    let limit: Limit = "sliding-log 1/s".parse().unwrap();
+    let scope = Scope::named("log", "");
+    let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
+    let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    assert!(ahead.decide(&request, NOW).await.unwrap().verdict.decision.allowed());
+    let decision = store.decide(&request, NOW).await.unwrap().verdict.decision;
+    let wait = decision.retry_after().unwrap();
+    assert!(!decision.allowed() && wait <= Duration::from_secs(1), "{wait:?}: by the later clock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_was_granted_too_late_is_given_back() {
+    let map = Map::at(NOW);
+    let store = map.store(with_default_deadline());
+    let limit: Limit = "concurrency 1 lease 1h".parse().unwrap();
+    let scope = Scope::named("jobs", "");
+    let limits = [KeyedLimit { scope: &scope, key: b"k", limit: &limit }];
+    let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    // The write happens, and its answer comes after the deadline.
+    Faults::set(&map.faults.answers_late, true);
+    let error = store.decide(&request, NOW).await.unwrap_err();
+    assert_eq!(error.ran(), Ran::Unknown, "{error}");
+    assert_eq!(map.items(), 1, "it was granted");
+    Faults::set(&map.faults.answers_late, false);
+    let freed = async {
+        while !store.decide(&request, NOW).await.unwrap().verdict.decision.allowed() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), freed).await.expect("the place to be free again");
+}

@@ -1,0 +1,67 @@
+//! What is in the table.
+
+use std::time::Duration;
+
+use tidegate_testkit::processes::{DEADLINE, PostgresServer, wait_until};
+
+use crate::support::{open, options, take};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_touch_no_index_and_rows_can_be_read_by_people() {
+    let server = PostgresServer::start();
+    let store = open(&server.url(), &options("tg"));
+    for _ in 0..200 {
+        take(&*store, "1000000/day", "user-42").await.unwrap();
+    }
+    assert_eq!(server.sql("SELECT key FROM tidegate.items"), "tg:p:api:7:user-42");
+    let hot = || {
+        let counts =
+            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'items'";
+        let row = server.sql(counts);
+        let (all, hot) = row.split_once('|').unwrap();
+        (all.parse::<u64>().unwrap(), hot.parse::<u64>().unwrap())
+    };
+    // Statistics are written by each connection, at most once a second.
+    wait_until("200 updates in the statistics", DEADLINE, || hot().0 >= 199);
+    let (all, hot) = hot();
+    assert!(hot * 10 >= all * 9, "{hot} of {all} updates left the index alone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_say_nothing_any_more_are_swept() {
+    let server = PostgresServer::start();
+    let store = open(&server.url(), &options("tg"));
+    for key in 0..300 {
+        take(&*store, "1/s", &format!("key-{key}")).await.unwrap();
+    }
+    take(&*store, "1/day", "stays").await.unwrap();
+    let rows = || server.sql("SELECT count(*) FROM tidegate.items");
+    assert_eq!(rows(), "301");
+    server
+        .sql("UPDATE tidegate.items SET expires = now() - interval '1 s' WHERE key LIKE '%key-%'");
+    wait_until("expired rows to be removed", Duration::from_mins(1), || rows() == "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_start_together_make_the_tables_once() {
+    let server = PostgresServer::start();
+    let tasks = (0..6).map(|_| {
+        let store = open(&server.url(), &options("tg"));
+        tokio::spawn(async move { take(&*store, "100/day", "k").await.unwrap().remaining() })
+    });
+    let mut left = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        left.push(task.await.unwrap());
+    }
+    left.sort_unstable();
+    assert_eq!(left, [94, 95, 96, 97, 98, 99]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unlogged_table_is_another_one() {
+    let server = PostgresServer::start();
+    let store = open(&format!("{}?durability=unlogged", server.url()), &options("tg"));
+    take(&*store, "100/day", "k").await.unwrap();
+    let kind = "SELECT relpersistence FROM pg_class WHERE relname = 'items_unlogged'";
+    assert_eq!(server.sql(kind), "u");
+}

@@ -1,0 +1,40 @@
+//! What several tests need.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use tidegate::driver::StoreOptions;
+use tidegate::{
+    Decision, KeyedLimit, Limit, Mode, Op, Scope, Store, StoreError, StoreRequest, Timestamp,
+};
+use tidegate_postgres::{PostgresDriver, PostgresStore};
+use tidegate_testkit::processes::PostgresServer;
+
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server that all tests share that do not fault it.
+pub(crate) fn shared_server() -> &'static PostgresServer {
+    static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
+    &SERVER
+}
+
+pub(crate) fn options(key_prefix: &str) -> StoreOptions {
+    let (key_prefix, deadline) = (key_prefix.to_owned(), LONG_TIMEOUT);
+    StoreOptions { key_prefix, deadline, announces: false, ..StoreOptions::default() }
+}
+
+pub(crate) fn open(url: &str, options: &StoreOptions) -> Arc<PostgresStore> {
+    Arc::new(PostgresDriver::store(url, options).unwrap())
+}
+
+/// Takes one unit of a limit.
+pub(crate) async fn take(
+    store: &dyn Store,
+    limit: &str,
+    key: &str,
+) -> Result<Decision, StoreError> {
+    let (limit, scope): (Limit, _) = (limit.parse().unwrap(), Scope::named("api", ""));
+    let limits = [KeyedLimit { scope: &scope, key: key.as_bytes(), limit: &limit }];
+    let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    store.decide(&request, Timestamp::EPOCH).await.map(|reply| reply.verdict.decision)
+}
