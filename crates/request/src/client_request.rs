@@ -6,14 +6,15 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::HeaderMap;
-use http::header::{CONNECTION, HeaderName};
+use http::header::{CONNECTION, HeaderName, HeaderValue};
 use http::request::Parts;
 
 use crate::ClientIp;
 use crate::authority::Authority;
 use crate::path::{BadPath, Path};
 
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_HOST_NAME: &str = "x-forwarded-host";
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static(X_FORWARDED_HOST_NAME);
 /// A proxy overwrites the client's value of the header that it writes, but not those of the others. So where several are
 /// present, they must agree. `X-Original-URL` is a whole URL; ingress-nginx writes it.
 static URI: [HeaderName; 3] = [
@@ -167,6 +168,9 @@ impl<'a> ClientRequest<'a> {
     ) -> Result<Self, AmbiguousRequest> {
         let host = Authority::of_request(request)?;
         let headers = without_named(&request.headers);
+        if peer.is_trusted(client_ip) {
+            check_forwarded_hosts(&headers)?;
+        }
         Ok(Self {
             client: find_client(client_ip, peer, &headers),
             method: upper_case(request.method.as_str()),
@@ -234,18 +238,30 @@ impl Claimed {
         // Proxies that append leave the client's value in front.
         let host = last(headers, &X_FORWARDED_HOST);
         let host = host.as_deref().and_then(|all| all.rsplit(',').next()).map(str::trim);
-        let mut host = host.map(|host| read_host(host, "x-forwarded-host")).transpose()?;
+        let mut host = host.map(|host| read_host(host, X_FORWARDED_HOST_NAME)).transpose()?;
         for name in &URI {
             let Some(text) = last(headers, name) else { continue };
             let Some(authority) = Target::read(&text).authority else { continue };
             let named = read_host(authority, name.as_str())?;
             if host.get_or_insert_with(|| named.clone()) != &named {
-                return Err(AmbiguousRequest::Conflict("x-forwarded-host", name.as_str()));
+                return Err(AmbiguousRequest::Conflict(X_FORWARDED_HOST_NAME, name.as_str()));
             }
         }
         let method = method.map(|method| method.to_ascii_uppercase());
         Ok(Self { uri, method, host })
     }
+}
+
+/// An upstream that believes a trusted proxy may read the first of these hosts or the last one.
+fn check_forwarded_hosts(headers: &HeaderMap) -> Result<(), AmbiguousRequest> {
+    let lines = headers.get_all(&X_FORWARDED_HOST).iter().map(HeaderValue::as_bytes);
+    for line in lines.filter(|line| !line.trim_ascii().is_empty()) {
+        for host in line.split(|byte| *byte == b',') {
+            let read = Authority::read(host.trim_ascii());
+            read.map_err(|_| AmbiguousRequest::Authority(X_FORWARDED_HOST_NAME))?;
+        }
+    }
+    Ok(())
 }
 
 fn read_host(text: &str, field: &'static str) -> Result<String, AmbiguousRequest> {

@@ -205,6 +205,29 @@ fn a_host_that_does_not_parse_is_doubtful() {
     assert!(seen(PROXY, &[("x-original-url", "ftp://shop.example/a")]).is_err());
 }
 
+#[test]
+fn the_proxy_passes_on_no_forwarded_host_that_does_not_parse() {
+    let client_ip = ClientIp::new().trust(PROXY).unwrap();
+    for (host, parses) in [
+        ("shop.example, www.shop.example:8443", true),
+        ("shop.example:x", false),
+        ("shop.example:80:80, shop.example", false),
+        ("shop.example,", false),
+        ("", true),
+    ] {
+        let request = Request::get("/a").header("host", "a.example");
+        let request = request.header("x-forwarded-host", host);
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let is_read = |peer: &str| {
+            let peer = Peer::Ip(peer.parse().unwrap());
+            ClientRequest::direct(&client_ip, peer, &parts).is_ok()
+        };
+        assert_eq!(is_read(PROXY), parses, "{host}");
+        // The header of an untrusted client is not passed on.
+        assert!(is_read(STRANGER), "{host}");
+    }
+}
+
 /// What proxies write, what clients make up, and what confuses whoever reads it.
 const GRAMMAR: Grammar = Grammar {
     whole: &["192.0.2.1, 10.0.0.9", "for=192.0.2.1;proto=https, for=\"[2001:db8::1]:80\""],
