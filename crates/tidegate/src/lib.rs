@@ -30,6 +30,7 @@ mod cidr;
 mod clock;
 mod effective;
 mod engine;
+mod key;
 mod limiter;
 mod overrides;
 mod permit;
@@ -60,8 +61,10 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use effective::Effective;
 pub use engine::{
     Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, GivenAnswer, Key,
-    OverrideError, PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
+    OverrideError, PolicyHandle, PolicyRef, PolicyView, Question, Queued, RunTimeOverrides,
+    Together,
 };
+pub use key::AsKey;
 pub use limiter::Limiter;
 pub use permit::{Acquired, BadPermitId, Permit, PermitId, Released};
 pub use policy::{Member, OnStoreError, Override, Policy, PolicyKind, PolicyProblem};
@@ -82,8 +85,8 @@ pub use store::{
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, GrantRequest, LeakyBucket,
-    LeaseError, Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow,
-    Timestamp, Verdict, Zone, parse_duration,
+    LeaseError, Limit, LimitError, Mode, Quota, Rate, Reservation, Return, SlidingLog,
+    SlidingWindow, Timestamp, Verdict, Zone, parse_duration,
 };
 #[cfg(feature = "tokio")]
 pub use wait::NeverReady;

@@ -14,6 +14,7 @@ mod effective;
 mod engine;
 mod exactly_k;
 mod examples;
+mod keys;
 #[cfg(feature = "leases")]
 mod leases;
 mod limiter;
