@@ -1,4 +1,11 @@
-//! The engine: named policies over one store. Every door goes through it.
+//! What an [`Engine`] is asked, and what it answers: policies by name, over one store.
+//!
+//! - A [`Check`] names a policy, a [`Key`] and a cost; an [`Op`] says what to do with them.
+//! - A [`Reply`] is an [`Answer`] that is known now, or a future of it. A [`CheckError`] is a question without an answer.
+//! - [`PolicyHandle`] is a policy that was looked up once, to be kept; [`PolicyRef`] is borrowed, and [`PolicyView`] shows it.
+//! - [`Permit`]s belong to limits on concurrency, and a [`Queued`] place to a shaper.
+//! - [`Together`] is the answer to several checks in one step, [`GivenAnswer`] that to a limit which came with the question.
+//! - [`RunTimeOverrides`] change what single keys get while the engine runs.
 
 mod answer;
 mod builder;
@@ -38,12 +45,14 @@ pub use together::Together;
 
 use crate::clock::{Clock, SystemClock};
 use crate::key::AsKey;
-use crate::permit::{Acquired, Holder, PermitId, Released};
-use crate::reply::Reply;
+use crate::permit::Holder;
+pub use crate::permit::{Acquired, BadPermitId, Permit, PermitId, Released};
+pub use crate::reply::{Later, Reply, UnderWay};
+use crate::store::Store;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
-use crate::store::{Op, Store};
+pub use crate::store::{Op, Source};
 
 /// Named policies over one store. Clones share everything.
 ///

@@ -1,4 +1,4 @@
-//! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
+//! What a [`Policy`] is made of: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
 mod compiled;
 mod problem;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tidegate_core::{LeakyBucket, Limit, LimitError, Mode, Rate};
 
-use crate::cidr::Cidr;
-use crate::effective::Effective;
+pub use crate::cidr::{Cidr, CidrError};
+pub use crate::effective::Effective;
 use crate::engine::BindingLimit;
 use crate::key::AsKey;
 use crate::overrides::Overrides;
-use crate::store::Replicas;
+pub use crate::store::{Replicas, Unconfirmed};
 
 pub(crate) use self::compiled::{Compiled, CompiledKind};
 pub use self::problem::PolicyProblem;
