@@ -100,12 +100,11 @@ impl Failure {
         let setup = (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL);
         let store = (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE);
         let ((status, grpc_status), retry_after) = match self {
-            Self::NoPeer => (setup, None),
             Self::Closed { retry_after, .. } => (store, *retry_after),
             Self::Unanswered(error) if error.store_failure().is_some() => {
                 (store, Some(STORE_RETRY_AFTER))
             }
-            Self::Unanswered(_) => (setup, None),
+            Self::NoPeer | Self::Unanswered(_) => (setup, None),
         };
         let reason = to_value(printable_ascii(&self.reason()));
         let mut response =
