@@ -127,7 +127,7 @@ fn counters(config: &Config) -> BTreeMap<String, Counters> {
 /// `None` for a policy that the library does not accept: a checked configuration has none.
 fn of_policy(name: &str, policy: &Policy) -> Option<Counters> {
     let engine = Engine::builder().policy(name, policy.clone()).build().ok()?;
-    let view = engine.policy(name).ok()?;
+    let view = engine.policy_ref(name).ok()?;
     let mut by_limit: BTreeMap<String, Counter> = view
         .members()
         .map(|member| {

@@ -438,14 +438,6 @@ impl FromStr for Limit {
     }
 }
 
-impl TryFrom<&str> for Limit {
-    type Error = LimitError;
-
-    fn try_from(line: &str) -> Result<Self, LimitError> {
-        line.parse()
-    }
-}
-
 impl FromStr for LeakyBucket {
     type Err = LimitError;
 
@@ -472,10 +464,16 @@ impl FromStr for LeakyBucket {
     }
 }
 
-impl TryFrom<&str> for LeakyBucket {
-    type Error = LimitError;
+macro_rules! try_from_text {
+    ($target:ident: $($text:ty),*) => {$(
+        impl TryFrom<$text> for $target {
+            type Error = LimitError;
 
-    fn try_from(line: &str) -> Result<Self, LimitError> {
-        line.parse()
-    }
+            fn try_from(line: $text) -> Result<Self, LimitError> {
+                line.parse()
+            }
+        }
+    )*};
 }
+try_from_text!(Limit: &str, &String, String);
+try_from_text!(LeakyBucket: &str, &String, String);

@@ -6,6 +6,7 @@
 //!
 //! - [`Limit`] is one of the checked algorithms: [`Gcra`] (also the token bucket), [`FixedWindow`],
 //!   [`SlidingWindow`], [`SlidingLog`], [`Quota`], [`Concurrency`]. [`LeakyBucket`] shapes instead.
+//! - [`Rate`] is a limit as code writes it: `Limit::per_minute(100).burst(20)`.
 //! - [`LimitSpec`] is a limit as a person writes it, in one line or as fields; it becomes a [`Limit`] or an error that
 //!   names the field.
 //! - [`State`] is what a store keeps per key.
@@ -43,6 +44,7 @@ mod grammar;
 mod histogram;
 mod lease;
 mod limit;
+mod rate;
 mod spec;
 mod state;
 pub mod text;
@@ -60,6 +62,7 @@ pub use error::{LeaseError, LimitError};
 pub use histogram::{AtomicBuckets, BucketCounts, Cell, Histogram, bucket_index};
 pub use lease::{Grant, GrantRequest, LeaseHolder, Message, Step, Terms, grant};
 pub use limit::{Limit, LimitOrShaper};
+pub use rate::Rate;
 pub use spec::{
     Algorithm, Amount, Field, FieldError, LimitSpec, Period, Written, Zones, parse_duration,
     read_duration, read_rate,

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tidegate_core::Timestamp;
+#[doc(inline)]
+pub use tidegate_core::Timestamp;
 
 /// A source of instants. It may step back: limits stay in force.
 ///

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use self::table::Tables;
+use crate::key::AsKey;
 
 /// Stands for all that was declared.
 const WHOLE: u64 = u64::MAX;
@@ -79,8 +80,8 @@ impl Effective {
     }
 
     /// The same for one key. `false` if [too many](Self::MAX_KEYS) have their own.
-    pub fn set_for(&self, key: impl AsRef<[u8]>, units: u64) -> bool {
-        self.0.by_key.set(key.as_ref(), units)
+    pub fn set_for(&self, key: impl AsKey, units: u64) -> bool {
+        self.0.by_key.set(key.as_key().as_ref(), units)
     }
 
     /// The same for many keys at once, in place of all that had their own: how many of them there was no room for.
@@ -92,7 +93,7 @@ impl Effective {
     /// assert_eq!(effective.replace_keys([("/report", 122), ("/search", 177)]), 0);
     /// assert_eq!((effective.units_for("/report"), effective.units_for("/old")), (Some(122), None));
     /// ```
-    pub fn replace_keys<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = (K, u64)>) -> usize {
+    pub fn replace_keys<K: AsKey>(&self, keys: impl IntoIterator<Item = (K, u64)>) -> usize {
         self.0.by_key.replace(keys)
     }
 
@@ -131,8 +132,8 @@ impl Effective {
     }
 
     /// What was set for a key, or for all; `None` for the whole limit.
-    pub fn units_for(&self, key: impl AsRef<[u8]>) -> Option<u64> {
-        let own = self.0.by_key.get(key.as_ref());
+    pub fn units_for(&self, key: impl AsKey) -> Option<u64> {
+        let own = self.0.by_key.get(key.as_key().as_ref());
         own.map_or_else(|| self.units(), whole_is_none)
     }
 

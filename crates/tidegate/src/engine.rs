@@ -1,4 +1,11 @@
-//! The engine: named policies over one store. Every door goes through it.
+//! What an [`Engine`] is asked, and what it answers: policies by name, over one store.
+//!
+//! - A [`Check`] names a policy, a [`Key`] and a cost; an [`Op`] says what to do with them.
+//! - A [`Reply`] is an [`Answer`] that is known now, or a future of it. A [`CheckError`] is a question without an answer.
+//! - [`PolicyHandle`] is a policy that was looked up once, to be kept; [`PolicyRef`] is borrowed, and [`PolicyView`] shows it.
+//! - [`Permit`]s belong to limits on concurrency, and a [`Queued`] place to a shaper.
+//! - [`Together`] is the answer to several checks in one step, [`GivenAnswer`] that to a limit which came with the question.
+//! - [`RunTimeOverrides`] change what single keys get while the engine runs.
 
 mod answer;
 mod builder;
@@ -6,6 +13,7 @@ mod decide;
 mod error;
 mod fallback;
 mod given;
+mod handle;
 mod in_force;
 mod overrides;
 mod policies;
@@ -25,22 +33,26 @@ pub use answer::{Answer, BindingLimit};
 pub use builder::EngineBuilder;
 pub use error::{BuildError, CheckError};
 pub use given::GivenAnswer;
+pub use handle::PolicyHandle;
 use overrides::LoadedOverrides;
 pub use overrides::{OverrideError, RunTimeOverrides};
 use policies::Policies;
-pub use policies::{PolicyHandle, PolicyView};
+pub use policies::{PolicyRef, PolicyView};
 pub use question::{Check, Key, Question};
 pub use queued::Queued;
 use stores::Stores;
 pub use together::Together;
 
 use crate::clock::{Clock, SystemClock};
-use crate::permit::{Acquired, Holder, PermitId, Released};
-use crate::reply::Reply;
+use crate::key::AsKey;
+use crate::permit::Holder;
+pub use crate::permit::{Acquired, BadPermitId, Permit, PermitId, Released};
+pub use crate::reply::{Later, Reply, UnderWay};
+use crate::store::Store;
 #[cfg(feature = "leases")]
 use crate::store::leases::{LeaseStats, Leases};
 use crate::store::memory::MemoryStore;
-use crate::store::{Op, Store};
+pub use crate::store::{Op, Source};
 
 /// Named policies over one store. Clones share everything.
 ///
@@ -140,8 +152,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// assert!(!engine.check("login", "user-42").now()?.decision.allowed()); // a refusal is no error
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn check(&self, policy: &str, key: impl AsRef<[u8]>) -> Reply<'_, Answer<'_>, CheckError> {
-        self.ask(&Check { policy, key: Key::One(key.as_ref()), cost: 1 }, Op::Take)
+    pub fn check(&self, policy: &str, key: impl AsKey) -> Reply<'_, Answer<'_>, CheckError> {
+        self.ask(&Check { policy, key: Key::One(key.as_key().as_ref()), cost: 1 }, Op::Take)
     }
 
     /// Answers a question: takes, peeks, refunds or resets, over all limits of the policy in one atomic step. [`Op::Refund`]
@@ -157,7 +169,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn ask(&self, check: &Check<'_>, op: Op) -> Reply<'_, Answer<'_>, CheckError> {
-        self.policy(check.policy)
+        self.policy_ref(check.policy)
             .map_or_else(Reply::failed, |policy| policy.ask(check.key, check.cost, op))
     }
 
@@ -173,7 +185,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn validate(&self, check: &Check<'_>, op: Op) -> Result<(), CheckError> {
-        self.policy(check.policy)?.validate(check.key, op)
+        self.policy_ref(check.policy)?.validate(check.key, op)
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: the permit is released when it is dropped, or when its
@@ -193,9 +205,9 @@ impl<C: Clock + 'static> Engine<C> {
     pub fn acquire(
         &self,
         policy: &str,
-        key: impl AsRef<[u8]>,
+        key: impl AsKey,
     ) -> Reply<'_, Acquired<Answer<'_>>, CheckError> {
-        self.acquire_for(&Check { policy, key: Key::One(key.as_ref()), cost: 1 })
+        self.acquire_for(&Check { policy, key: Key::One(key.as_key().as_ref()), cost: 1 })
     }
 
     /// [`Engine::acquire`], for several identifiers or a cost above 1.
@@ -210,7 +222,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn acquire_for(&self, check: &Check<'_>) -> Reply<'_, Acquired<Answer<'_>>, CheckError> {
-        self.policy(check.policy)
+        self.policy_ref(check.policy)
             .map_or_else(Reply::failed, |policy| policy.acquire(check.key, check.cost))
     }
 
@@ -229,7 +241,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn release(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, Released, CheckError> {
-        self.policy(check.policy)
+        self.policy_ref(check.policy)
             .map_or_else(Reply::failed, |policy| policy.release(check.key, permit))
     }
 
@@ -258,7 +270,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&self, check: &Check<'_>) -> Reply<'_, Reservation, CheckError> {
-        self.policy(check.policy)
+        self.policy_ref(check.policy)
             .map_or_else(Reply::failed, |policy| policy.reserve(check.key, check.cost))
     }
 
@@ -284,6 +296,12 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     pub fn is_local(&self) -> bool {
         self.state.stores.plain.store.extensions().is_local()
+    }
+
+    /// The instant by the engine's clock.
+    #[cfg(feature = "tower")]
+    pub(crate) fn now(&self) -> tidegate_core::Timestamp {
+        self.state.clock.now()
     }
 
     /// How many nodes share the store, as far as is known.

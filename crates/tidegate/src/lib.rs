@@ -10,30 +10,40 @@
 //! # Ok::<(), tidegate::LimitError>(())
 //! ```
 //!
-//! - [`Limiter`] is one limit over many keys, and all that most programs need; [`Shaper`] delays instead of
-//!   refusing.
-//! - [`Engine`] holds named policies, of one limit or several in one atomic step.
-//! - [`tower::RateLimitLayer`](https://docs.rs/tidegate) puts a limiter in front of a service of axum, tonic or
-//!   anything else that speaks tower (feature `tower`).
-//! - [`Effective`] is how much of a limit is in force, and `adaptive` (feature `adaptive`) sets it by the health of what
-//!   the limit protects.
-//! - [`MemoryStore`] keeps the state of all keys in this process; `RedisStore` of the crate `tidegate-redis` keeps
-//!   it in a Redis that a fleet shares, and [`store_kit`] is for those who write another.
-//! - [`Clock`] is where time comes from, and can be your own.
+//! Six types are all that most programs need:
 //!
-//! A refusal is a value, [`Decision`]; an `Err` is only ever trouble. The algorithms themselves are in
-//! [`tidegate_core`]; [`Limit`] describes how a limit is written.
+//! | type | is | |
+//! |---|---|---|
+//! | [`Limiter`] | one limit over many keys, in this process | `limiter.check("user-42")` |
+//! | [`Limit`] | the limit, as text or as code | `Limit::per_minute(100).burst(20)` |
+//! | [`Decision`] | the answer; a refusal is a value | `decision.retry_after()` |
+//! | [`Shaper`] | a limiter that delays instead of refusing | `shaper.schedule("user-42").await` |
+//! | [`Engine`] | named policies over any store | `engine.check("api", "user-42").await?` |
+//! | [`Policy`] | one limit or several, and what to do while the store fails | `Policy::all().limit("day", "1000/day")` |
+//!
+//! In front of a service of axum, tonic or anything else that speaks tower stands `tower::RateLimitLayer` (feature
+//! `tower`). It asks a limiter, or a policy of an engine: `RateLimitLayer::new(engine.policy("api")?)`.
+//!
+//! What these take and return is in modules; every name of the first five can be imported from the root, too:
+//!
+//! - [`limits`]: the algorithms, errors, and what can be a [key](limits::AsKey).
+//! - [`engine`]: answers, errors, permits, and [handles](engine::PolicyHandle) of policies.
+//! - [`policy`]: options of a policy, overrides, and [how much of a limit is in force](policy::Effective).
+//! - [`memory`]: the store in this process. `RedisStore` of the crate `tidegate-redis` keeps state for a fleet.
+//! - [`clock`]: where time comes from. It can be your own.
+//! - `adaptive` (feature `adaptive`) sets limits by the health of what they protect.
+//! - [`store_kit`], `driver` and [`deadline`] are for those who write a store.
+//!
+//! An `Err` is only ever trouble. The algorithms themselves are in [`tidegate_core`].
 #![warn(missing_docs)]
 
 mod builder;
 mod cidr;
-mod clock;
 mod effective;
-mod engine;
+mod key;
 mod limiter;
 mod overrides;
 mod permit;
-mod policy;
 #[cfg(all(doctest, feature = "adaptive", feature = "axum", feature = "time-zones"))]
 mod readme;
 mod reply;
@@ -47,45 +57,44 @@ mod zone;
 
 #[cfg(feature = "adaptive")]
 pub mod adaptive;
+pub mod clock;
 pub mod deadline;
 #[cfg(feature = "breaker")]
 pub mod driver;
+pub mod engine;
+pub mod limits;
+pub mod memory;
+pub mod policy;
 pub mod store_kit;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use builder::Builder;
-pub use cidr::{Cidr, CidrError};
-pub use clock::{Clock, ManualClock, SystemClock};
-pub use effective::Effective;
-pub use engine::{
-    Answer, BindingLimit, BuildError, Check, CheckError, Engine, EngineBuilder, GivenAnswer, Key,
-    OverrideError, PolicyHandle, PolicyView, Question, Queued, RunTimeOverrides, Together,
-};
+// The front page.
+#[doc(inline)]
+pub use engine::Engine;
 pub use limiter::Limiter;
-pub use permit::{Acquired, BadPermitId, Permit, PermitId, Released};
-pub use policy::{Member, OnStoreError, Override, Policy, PolicyKind, PolicyProblem};
-pub use reply::{Later, Reply, UnderWay};
+#[doc(inline)]
+pub use policy::Policy;
 pub use shaper::Shaper;
+#[doc(inline)]
+pub use tidegate_core::{Decision, Limit};
+
+// Documented in their modules, so that the front page stays short.
+#[doc(hidden)]
+pub use {clock::*, engine::*, limits::*, memory::*, policy::*};
+
+// The same for what stores import.
 #[cfg(feature = "breaker")]
-pub use store::breaker::{Breaker, BreakerOptions, BreakerState};
-pub use store::deny_cache::DenyCache;
+#[doc(hidden)]
+pub use store_kit::{Breaker, BreakerOptions, BreakerState};
+#[doc(hidden)]
+pub use store_kit::{
+    Changed, Charge, Coordination, DenyCache, EXACT_MAX, Grant, GrantRequest, KeptState,
+    KeyedLimit, LeaseError, LimitCharge, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
+    Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest, Return, Scope, StateUpdate,
+    Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
+    StoredOverride, TickReadings, Verdict,
+};
 #[cfg(feature = "leases")]
-pub use store::leases::{LeaseStats, Leases};
-pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
-pub use store::{
-    Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op,
-    OverrideChange, OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, Replicas,
-    ReserveReply, ReserveRequest, Scope, Source, StateUpdate, Store, StoreError, StoreErrorKind,
-    StoreExtensions, StoreReply, StoreRequest, StoreResult, StoredOverride, TickReadings,
-    Unconfirmed,
-};
-pub use tidegate_core::{
-    Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, GrantRequest, LeakyBucket,
-    LeaseError, Limit, LimitError, Mode, Quota, Reservation, Return, SlidingLog, SlidingWindow,
-    Timestamp, Verdict, Zone, parse_duration,
-};
-#[cfg(feature = "tokio")]
-pub use wait::NeverReady;
-#[cfg(feature = "time-zones")]
-pub use zone::{UnknownZone, zone};
+#[doc(hidden)]
+pub use store_kit::{LeaseStats, Leases};

@@ -9,6 +9,7 @@ use tidegate_core::{Decision, Limit, LimitError, Timestamp};
 use crate::builder::{Builder, KeySpace};
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
+use crate::key::AsKey;
 use crate::permit::{Acquired, Held, Holder, Permit};
 use crate::store::memory::{Hint, MemoryStore};
 
@@ -57,14 +58,20 @@ impl<C> Clone for Limiter<C> {
 }
 
 impl Limiter {
-    /// A limiter for a limit written as text, like `100/min burst 20` or `sliding-log 5/h`: see [`Limit`].
+    /// A limiter for a limit: as text, like `100/min burst 20` or `sliding-log 5/h`, as a rate, or built from its parts.
+    /// See [`Limit`].
     ///
     /// ```
-    /// # use tidegate::{LimitError, Limiter};
-    /// assert!(Limiter::new("sliding-log 5/h").is_ok());
+    /// # use tidegate::{Limit, LimitError, Limiter, SlidingLog};
+    /// # use std::time::Duration;
+    /// let text = Limiter::new("100/min burst 20")?;
+    /// let rate = Limiter::new(Limit::per_minute(100).burst(20))?;
+    /// assert_eq!(text.limit(), rate.limit());
+    /// assert!(Limiter::new(SlidingLog::new(5, Duration::from_secs(3600))?).is_ok());
     /// assert_eq!(Limiter::new("0/h").err(), Some(LimitError::ZeroLimit));
+    /// # Ok::<(), LimitError>(())
     /// ```
-    pub fn new(limit: &str) -> Result<Self, LimitError> {
+    pub fn new(limit: impl TryInto<Limit, Error: Into<LimitError>>) -> Result<Self, LimitError> {
         Self::builder(limit).build()
     }
 
@@ -106,12 +113,12 @@ impl<C: Clock> Limiter<C> {
     /// # let limiter = tidegate::Limiter::new("1/h")?;
     /// assert!(limiter.check("user-42").allowed());
     /// assert!(!limiter.check("user-42").allowed());
-    /// assert!(limiter.check(7_u64.to_le_bytes()).allowed()); // a key is any bytes
+    /// assert!(limiter.check(42_u64).allowed()); // the key `42`: text, numbers and addresses are keys
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
     #[inline]
-    pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
+    pub fn check(&self, key: impl AsKey) -> Decision {
         self.check_n(key, 1)
     }
 
@@ -126,8 +133,9 @@ impl<C: Clock> Limiter<C> {
     /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
     #[inline]
-    pub fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
-        let (state, key) = (&*self.state, key.as_ref());
+    pub fn check_n(&self, key: impl AsKey, cost: u64) -> Decision {
+        let (state, key) = (&*self.state, key.as_key());
+        let key = key.as_ref();
         if state.overrides.any.load(Ordering::Relaxed) {
             return self.check_with_overrides(key, cost);
         }
@@ -152,7 +160,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
-    pub fn check_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Decision> {
+    pub fn check_many<K: AsKey>(&self, keys: &[K]) -> Vec<Decision> {
         /// As many loads as a core keeps in flight.
         const AT_ONCE: usize = 16;
         let store = &*self.state.keys.store;
@@ -166,7 +174,7 @@ impl<C: Clock> Limiter<C> {
             // Hash all, look where all are, then decide all: no pass waits within itself.
             let mut hints = [(0, Hint::default()); AT_ONCE];
             for ((fingerprint, _), key) in hints.iter_mut().zip(keys) {
-                *fingerprint = self.fingerprint(key.as_ref());
+                *fingerprint = self.fingerprint(key.as_key().as_ref());
             }
             let hints = &mut hints[..keys.len()];
             for (fingerprint, hint) in &mut *hints {
@@ -187,7 +195,8 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     #[must_use = "a peek changes nothing"]
-    pub fn peek(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
+    pub fn peek(&self, key: impl AsKey, cost: u64) -> Decision {
+        let key = key.as_key();
         let key = key.as_ref();
         self.with_limit(key, |limit, now| {
             self.state.keys.store.peek(self.fingerprint(key), limit, now, cost)
@@ -207,8 +216,9 @@ impl<C: Clock> Limiter<C> {
     /// assert_eq!(limiter.refund("upload", 1_000_000).remaining(), 10);
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn refund(&self, key: impl AsRef<[u8]>, amount: u64) -> Decision {
-        let (key, store) = (key.as_ref(), &self.state.keys.store);
+    pub fn refund(&self, key: impl AsKey, amount: u64) -> Decision {
+        let (key, store) = (key.as_key(), &self.state.keys.store);
+        let key = key.as_ref();
         let fingerprint = self.fingerprint(key);
         self.with_limits(key, |whole, in_force, now| {
             store.refund(fingerprint, whole, now, amount);
@@ -229,8 +239,9 @@ impl<C: Clock> Limiter<C> {
     /// # drop(second);
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn acquire(&self, key: impl AsRef<[u8]>) -> Acquired<Decision> {
-        let (key, keys) = (key.as_ref(), &self.state.keys);
+    pub fn acquire(&self, key: impl AsKey) -> Acquired<Decision> {
+        let (key, keys) = (key.as_key(), &self.state.keys);
+        let key = key.as_ref();
         let fingerprint = self.fingerprint(key);
         self.with_limit(key, |limit, now| {
             let (answer, grant) = keys.store.take_state(fingerprint, limit, now, 1);
@@ -257,7 +268,8 @@ impl<C: Clock> Limiter<C> {
     /// assert!(limiter.check("user-42").allowed());
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn reset(&self, key: impl AsRef<[u8]>) {
+    pub fn reset(&self, key: impl AsKey) {
+        let key = key.as_key();
         let key = key.as_ref();
         self.with_limit(key, |limit, now| {
             self.state.keys.store.reset(self.fingerprint(key), limit, now)
@@ -275,13 +287,13 @@ impl<C: Clock> Limiter<C> {
     /// ```
     pub fn set_override(
         &self,
-        key: impl AsRef<[u8]>,
+        key: impl AsKey,
         limit: impl TryInto<Limit, Error: Into<LimitError>>,
     ) -> Result<(), LimitError> {
         let limit = limit.try_into().map_err(Into::into)?;
         let overrides = &self.state.overrides;
         let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
-        by_key.insert(key.as_ref().into(), limit);
+        by_key.insert(key.as_key().as_ref().into(), limit);
         overrides.any_key.store(true, Ordering::Relaxed);
         overrides.any.store(true, Ordering::Relaxed);
         Ok(())
@@ -297,10 +309,10 @@ impl<C: Clock> Limiter<C> {
     /// assert!(!limiter.clear_override("partner-7")); // gone already
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn clear_override(&self, key: impl AsRef<[u8]>) -> bool {
+    pub fn clear_override(&self, key: impl AsKey) -> bool {
         let overrides = &self.state.overrides;
         let mut by_key = overrides.by_key.write().unwrap_or_else(PoisonError::into_inner);
-        let removed = by_key.remove(key.as_ref()).is_some();
+        let removed = by_key.remove(key.as_key().as_ref()).is_some();
         overrides.any_key.store(!by_key.is_empty(), Ordering::Relaxed);
         let any = !by_key.is_empty() || overrides.effective.get().is_some();
         overrides.any.store(any, Ordering::Relaxed);

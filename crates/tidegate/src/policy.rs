@@ -1,4 +1,4 @@
-//! Policies: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
+//! What a [`Policy`] is made of: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
 mod compiled;
 mod problem;
@@ -6,13 +6,14 @@ mod problem;
 use std::str::FromStr;
 use std::time::Duration;
 
-use tidegate_core::{LeakyBucket, Limit, LimitError, Mode};
+use tidegate_core::{LeakyBucket, Limit, LimitError, Mode, Rate};
 
-use crate::cidr::Cidr;
-use crate::effective::Effective;
+pub use crate::cidr::{Cidr, CidrError};
+pub use crate::effective::Effective;
 use crate::engine::BindingLimit;
+use crate::key::AsKey;
 use crate::overrides::Overrides;
-use crate::store::Replicas;
+pub use crate::store::{Replicas, Unconfirmed};
 
 pub(crate) use self::compiled::{Compiled, CompiledKind};
 pub use self::problem::PolicyProblem;
@@ -398,8 +399,8 @@ impl Policy {
     /// assert!(!engine.check("login", "scraper").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn with_override(mut self, key: impl AsRef<[u8]>, instead: Override) -> Self {
-        self.overrides.insert(key.as_ref(), instead);
+    pub fn with_override(mut self, key: impl AsKey, instead: Override) -> Self {
+        self.overrides.insert(key.as_key().as_ref(), instead);
         self
     }
 
@@ -574,13 +575,18 @@ impl From<Limit> for Policy {
     }
 }
 
-impl TryFrom<&str> for Policy {
-    type Error = LimitError;
+macro_rules! policies_of_one_limit {
+    ($($limit:ty),*) => {$(
+        impl TryFrom<$limit> for Policy {
+            type Error = LimitError;
 
-    fn try_from(text: &str) -> Result<Self, LimitError> {
-        text.parse().map(|limit: Limit| limit.into())
-    }
+            fn try_from(limit: $limit) -> Result<Self, LimitError> {
+                Limit::try_from(limit).map(Self::from)
+            }
+        }
+    )*};
 }
+policies_of_one_limit!(&str, &String, String, Rate);
 
 /// Whether limits count different identifiers.
 fn on_several_identifiers(members: &[Member]) -> bool {

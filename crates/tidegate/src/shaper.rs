@@ -6,6 +6,7 @@ use tidegate_core::{Arrival, LeakyBucket, LimitError, Reservation};
 
 use crate::builder::{Builder, KeySpace};
 use crate::clock::{Clock, SystemClock};
+use crate::key::AsKey;
 
 /// A leaky bucket over many keys, in this process: it delays where a [`Limiter`](crate::Limiter) refuses.
 /// Clones share everything.
@@ -39,14 +40,16 @@ impl<C> Clone for Shaper<C> {
 }
 
 impl Shaper {
-    /// A shaper written as text: `2/s max-wait 5s` or `2/s capacity 10`.
+    /// A shaper: as text, like `2/s max-wait 5s` or `2/s capacity 10`, or a leaky bucket that is built already.
     ///
     /// ```
     /// # use tidegate::Shaper;
     /// assert!(Shaper::new("2/s capacity 10").is_ok());
     /// assert!(Shaper::new("2/s").is_err()); // how long may one wait?
     /// ```
-    pub fn new(limit: &str) -> Result<Self, LimitError> {
+    pub fn new(
+        limit: impl TryInto<LeakyBucket, Error: Into<LimitError>>,
+    ) -> Result<Self, LimitError> {
         Self::builder(limit).build()
     }
 
@@ -95,7 +98,7 @@ impl<C: Clock> Shaper<C> {
     /// assert_eq!(exports.reserve("user-43").delay(), Duration::ZERO); // a queue of its own
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn reserve(&self, key: impl AsRef<[u8]>) -> Reservation {
+    pub fn reserve(&self, key: impl AsKey) -> Reservation {
         self.reserve_n(key, 1)
     }
 
@@ -110,8 +113,8 @@ impl<C: Clock> Shaper<C> {
     /// assert_eq!(exports.reserve_n("user-42", 3).retry_after(), None); // never: more than the limit
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn reserve_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Reservation {
-        let queued = self.queue(key.as_ref(), cost);
+    pub fn reserve_n(&self, key: impl AsKey, cost: u64) -> Reservation {
+        let queued = self.queue(key.as_key().as_ref(), cost);
         let reservation = queued.reservation;
         queued.keep();
         reservation

@@ -1,9 +1,12 @@
-//! For those who write a store: what the stores of tidegate share.
+//! For those who write a store: what a store is asked and answers, and what the stores of tidegate share.
 //!
-//! A store implements [`Store`](crate::Store), and says by [`Store::extensions`](crate::Store::extensions) what else it
-//! can do. It rejects requests that are not [valid](crate::StoreRequest::is_valid), as the memory store does; the
-//! algorithms and their states are in [`tidegate_core`].
+//! A store implements [`Store`], and says by [`Store::extensions`] what else it can do. It rejects requests that are not
+//! [valid](StoreRequest::is_valid), as the memory store does; the algorithms and their states are in [`tidegate_core`].
 //!
+//! - [`StoreRequest`], [`MultiCharge`] and [`ReserveRequest`] are asked, and [`StoreReply`], decisions and a
+//!   [`ReserveReply`] answered; a [`StoreError`] says whether the request was carried out.
+//! - [`OverrideStore`], [`Coordination`] and [`RemoteStore`] are what only some stores can do.
+//! - [`DenyCache`], `Leases` and `Breaker` (features `leases`, `breaker`) are stores around a store.
 //! - [`OwnedRequest`] and [`OwnedMultiCharge`] keep a request for later.
 //! - [`release_granted`] gives back the permits of a take that was granted after its caller had been told of a failure: the
 //!   store alone sees that reply. If only the caller leaves, an [`Engine`](crate::Engine) gives them back by itself.
@@ -17,20 +20,35 @@
 //! - `BreakerTarget` (feature `breaker`) is for a store of several nodes, each with a breaker of its own: it asks for a
 //!   `BreakerPass` before each call, and counts the result with it.
 
+#[doc(inline)]
+pub use tidegate_core::{EXACT_MAX, Grant, GrantRequest, LeaseError, Return, Verdict};
+
 #[cfg(feature = "breaker")]
 pub use crate::driver::counters::{Counter, NetworkCounters, Times};
 pub use crate::permit::release_granted;
 #[cfg(feature = "breaker")]
-pub use crate::store::breaker::{BreakerPass, BreakerSwitch, BreakerTarget, with_probe_request};
+pub use crate::store::breaker::{
+    Breaker, BreakerOptions, BreakerPass, BreakerState, BreakerSwitch, BreakerTarget,
+    with_probe_request,
+};
 #[cfg(feature = "tls")]
 pub use crate::store::client_tls::client_config;
 pub use crate::store::coordination::ReadingsRecord;
+pub use crate::store::deny_cache::DenyCache;
 pub use crate::store::held::{decide_each_state, decide_states};
 #[cfg(feature = "breaker")]
 pub use crate::store::key_text::KeyText;
+#[cfg(feature = "leases")]
+pub use crate::store::leases::{LeaseStats, Leases};
 pub use crate::store::overrides::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX, OverridesRecord};
 pub use crate::store::owned::{OwnedMultiCharge, OwnedRequest};
 pub use crate::store::parts::{PartReader, push_part};
+pub use crate::store::{
+    Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, OverrideChange,
+    OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest,
+    Scope, StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply,
+    StoreRequest, StoreResult, StoredOverride, TickReadings,
+};
 
 /// The secret of the hash that [`KeyText`] makes, unless another one is set: the same on every node.
 ///

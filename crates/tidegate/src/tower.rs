@@ -1,7 +1,7 @@
 //! A rate limit for axum, tonic and every other [tower](https://docs.rs/tower) service that speaks HTTP.
 //!
-//! [`RateLimitLayer`] asks a [`Limiter`] before each request and reports to the client how much is left. Who is
-//! limited is a [`Key`]; [`ClientIp`] finds its address behind proxies.
+//! [`RateLimitLayer`] asks a [`Limiter`], or a policy of an [`Engine`](crate::Engine), before each request and reports to
+//! the client how much is left. Who is limited is a [`Key`]; [`ClientIp`] finds its address behind proxies.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -32,6 +32,8 @@
 mod client_ip;
 mod headers;
 mod key;
+mod limits;
+mod outcome;
 mod refusal;
 mod retry_after;
 mod service;
@@ -44,20 +46,23 @@ use http::request::Parts;
 use tidegate_core::Decision;
 use tower_layer::Layer;
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::limiter::Limiter;
 
 pub use client_ip::ClientIp;
 pub use headers::{Headers, Label, Report, write_retry_after};
 pub use key::Key;
+pub use limits::LayerLimits;
 pub use refusal::{Refuse, SetupError, TooManyRequests};
 pub use retry_after::retry_after_s;
-pub use service::{RateLimit, ResponseFuture};
+pub use service::{PolicyFuture, RateLimit, ResponseFuture};
 
+use limits::Labels;
 use service::Hook;
 use watch::Watch;
 
-/// Limits the requests to a service. Clones, and the services made from them, share one state.
+/// Limits the requests to a service: by a [`Limiter`], or by a policy of an [`Engine`](crate::Engine) over any store.
+/// Clones, and the services made from them, share one state.
 ///
 /// Without further settings it charges one unit to the client's address, an IPv6 client to its /64.
 ///
@@ -72,59 +77,74 @@ use watch::Watch;
 ///     .headers(Headers::Standard);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// With an engine, the headers name the limit of the policy that binds. While the store fails, the policy answers as its
+/// [`on_store_error`](crate::Policy::on_store_error) says. A policy that denies then is answered 503, not 429, with
+/// `Retry-After` and the reason in `x-tidegate-error`; to a gRPC call, `UNAVAILABLE`.
+///
+/// ```
+/// use tidegate::{Engine, OnStoreError, Policy, tower::RateLimitLayer};
+///
+/// let login = Policy::all().limit("hour", "5/h").on_store_error(OnStoreError::DENY);
+/// let engine = Engine::builder().policy("login", login).build()?; // .store(…) for a fleet
+/// let limit = RateLimitLayer::new(engine.policy("login")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a layer limits nothing until it is put around a service"]
-pub struct RateLimitLayer<C = SystemClock, R = TooManyRequests> {
-    limiter: Limiter<C>,
+pub struct RateLimitLayer<L = Limiter, R = TooManyRequests> {
+    limits: L,
     rules: Rules,
     refusal: Arc<R>,
 }
 
-/// What does not depend on the clock or the body.
+/// What does not depend on the limits or the body.
 #[derive(Clone, Debug)]
 struct Rules {
     key: Key,
     client_ip: ClientIp,
     cost: Option<Hook<Parts, u64>>,
     skip: Option<Hook<Parts, bool>>,
-    label: Label,
+    labels: Labels,
     headers: Headers,
     watch: Watch,
 }
 
-impl<C: Clock> RateLimitLayer<C> {
-    /// Limits each client's address.
+impl<L: LayerLimits> RateLimitLayer<L> {
+    /// Limits each client's address, by a limiter or by a policy of an engine.
     ///
     /// ```
     /// # use std::convert::Infallible;
     /// # use http::{Request, Response};
-    /// # use tidegate::{Limiter, tower::{RateLimitLayer}};
+    /// # use tidegate::{Engine, Limiter, tower::RateLimitLayer};
     /// # use tower::{Layer, ServiceExt, service_fn};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?);
-    /// let response = limit.layer(hello).oneshot(Request::new(())).await?;
+    /// let engine = Engine::builder().policy("api", "5/h").build()?;
+    /// let by_policy = RateLimitLayer::new(engine.policy("api")?);
+    /// let by_limiter = RateLimitLayer::new(Limiter::new("5/h")?);
     /// // No connection, no address: a mistake in the setup, which fails every request.
-    /// assert_eq!(response.status(), 500);
+    /// assert_eq!(by_policy.layer(hello).oneshot(Request::new(())).await?.status(), 500);
+    /// assert_eq!(by_limiter.layer(hello).oneshot(Request::new(())).await?.status(), 500);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn new(limiter: Limiter<C>) -> Self {
+    pub fn new(limits: L) -> Self {
         let rules = Rules {
             key: Key::client_ip(),
             client_ip: ClientIp::new(),
             cost: None,
             skip: None,
-            label: Label::new("default", limiter.limit()),
+            labels: limits.labels(),
             headers: Headers::default(),
             watch: Watch::default(),
         };
-        Self { limiter, rules, refusal: Arc::new(TooManyRequests) }
+        Self { limits, rules, refusal: Arc::new(TooManyRequests) }
     }
 }
 
-impl<C: Clock, R> RateLimitLayer<C, R> {
+impl<L, R> RateLimitLayer<L, R> {
     /// Who is limited; [`Key::client_ip`] by default.
     ///
     /// ```
@@ -216,28 +236,6 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     /// ```
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.rules.skip = Some(Hook::new(skip));
-        self
-    }
-
-    /// The policy's name in the headers; `default` if none is given. It is sent as ASCII: any other character
-    /// becomes `?`.
-    ///
-    /// ```
-    /// # use std::convert::Infallible;
-    /// # use http::{Request, Response};
-    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
-    /// # use tower::{Layer, ServiceExt, service_fn};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path()).name("search");
-    /// let response = limit.layer(hello).oneshot(Request::new(())).await?;
-    /// assert_eq!(response.headers()["ratelimit-policy"], "\"search\";q=5;w=3600");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn name(mut self, name: &str) -> Self {
-        self.rules.label = Label::new(name, self.limiter.limit());
         self
     }
 
@@ -334,7 +332,7 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     }
 
     /// Answers refusals in the service's own way. The headers are added to what it returns, unless it has set
-    /// them itself.
+    /// them itself. A failure of the store is no refusal.
     ///
     /// ```
     /// use http::{Response, StatusCode};
@@ -348,23 +346,47 @@ impl<C: Clock, R> RateLimitLayer<C, R> {
     /// });
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub fn on_refusal<F, B>(self, refusal: F) -> RateLimitLayer<C, F>
+    pub fn on_refusal<F, B>(self, refusal: F) -> RateLimitLayer<L, F>
     where
         F: Fn(&Parts, &Decision) -> Response<B>,
     {
-        RateLimitLayer { limiter: self.limiter, rules: self.rules, refusal: Arc::new(refusal) }
+        RateLimitLayer { limits: self.limits, rules: self.rules, refusal: Arc::new(refusal) }
     }
 }
 
-impl<C, R> Clone for RateLimitLayer<C, R> {
+impl<C: Clock, R> RateLimitLayer<Limiter<C>, R> {
+    /// The limit's name in the headers; `default` if none is given. It is sent as ASCII: any other character becomes `?`. A
+    /// policy has its own name.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use tidegate::{Limiter, tower::{Key, RateLimitLayer}};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path()).name("search");
+    /// let response = limit.layer(hello).oneshot(Request::new(())).await?;
+    /// assert_eq!(response.headers()["ratelimit-policy"], "\"search\";q=5;w=3600");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn name(mut self, name: &str) -> Self {
+        self.rules.labels = Labels::of_limit(name, self.limits.limit());
+        self
+    }
+}
+
+impl<L: Clone, R> Clone for RateLimitLayer<L, R> {
     fn clone(&self) -> Self {
-        let (limiter, rules) = (self.limiter.clone(), self.rules.clone());
-        Self { limiter, rules, refusal: self.refusal.clone() }
+        let (limits, rules) = (self.limits.clone(), self.rules.clone());
+        Self { limits, rules, refusal: self.refusal.clone() }
     }
 }
 
-impl<S, C, R> Layer<S> for RateLimitLayer<C, R> {
-    type Service = RateLimit<S, C, R>;
+impl<S, L: Clone, R> Layer<S> for RateLimitLayer<L, R> {
+    type Service = RateLimit<S, L, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
         RateLimit::new(inner, self.clone())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::{Decision, Reservation};
 
 use crate::clock::Clock;
+use crate::key::AsKey;
 use crate::limiter::Limiter;
 use crate::shaper::Shaper;
 
@@ -51,7 +52,7 @@ impl<C: Clock> Limiter<C> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn until_ready(&self, key: impl AsRef<[u8]>) -> Result<Decision, NeverReady> {
+    pub async fn until_ready(&self, key: impl AsKey) -> Result<Decision, NeverReady> {
         self.until_ready_n(key, 1).await
     }
 
@@ -67,19 +68,14 @@ impl<C: Clock> Limiter<C> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn until_ready_n(
-        &self,
-        key: impl AsRef<[u8]>,
-        cost: u64,
-    ) -> Result<Decision, NeverReady> {
-        let key = key.as_ref();
+    pub async fn until_ready_n(&self, key: impl AsKey, cost: u64) -> Result<Decision, NeverReady> {
         loop {
-            let decision = self.check_n(key, cost);
+            let decision = self.check_n(&key, cost);
             if decision.allowed() {
                 return Ok(decision);
             }
             // The most that is admitted at once while all of the key's limit is in force.
-            let ceiling = self.with_limits(key, |whole, _, _| whole.ceiling());
+            let ceiling = self.with_limits(key.as_key().as_ref(), |whole, _, _| whole.ceiling());
             let wait = match (decision.retry_after(), ceiling) {
                 (Some(wait), _) => jittered(wait).min(LONGEST_SLEEP),
                 (None, ceiling) if cost > ceiling => {
@@ -111,8 +107,8 @@ impl<C: Clock> Shaper<C> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn schedule(&self, key: impl AsRef<[u8]>) -> Reservation {
-        let queued = self.queue(key.as_ref(), 1);
+    pub async fn schedule(&self, key: impl AsKey) -> Reservation {
+        let queued = self.queue(key.as_key().as_ref(), 1);
         let reservation = queued.reservation;
         if reservation.accepted() && !reservation.delay().is_zero() {
             tokio::time::sleep(reservation.delay()).await;

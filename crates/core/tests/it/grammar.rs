@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::{
     Algorithm, Amount, Concurrency, Every, Field, FixedWindow, Gcra, LeakyBucket, Limit,
-    LimitOrShaper, LimitSpec, Period, Quota, SlidingLog, SlidingWindow, Transition, Written, Zone,
-    parse_duration,
+    LimitOrShaper, LimitSpec, Period, Quota, Rate, SlidingLog, SlidingWindow, Transition, Written,
+    Zone, parse_duration,
 };
 
 use crate::support::config;
@@ -257,6 +257,31 @@ fn spec(fields: &[(&str, &str)]) -> LimitSpec {
         }
     }
     spec
+}
+
+#[test]
+fn rates_in_code_are_the_limits_of_the_text() {
+    let check = |rate: Rate, text: &str| assert_eq!(Limit::try_from(rate), text.parse(), "{text}");
+    check(Limit::per_second(5), "5/s");
+    check(Limit::per_minute(100).burst(20), "100/min burst 20");
+    check(Limit::per_minute(100), "100/m");
+    check(Limit::per_hour(5), "5/h");
+    check(Limit::per_day(5).burst(1), "5/day burst 1");
+    // What makes no sense is the same error.
+    check(Limit::per_second(0), "0/s");
+    check(Limit::per_second(0).burst(0), "0/s burst 0");
+    check(Limit::per_second(1).burst(0), "1/s burst 0");
+    check(Limit::per_minute(u64::MAX), "18446744073709551615/min");
+    check(Limit::per_day(1).burst(1_000_000_000), "1/day burst 1000000000");
+}
+
+#[test]
+fn a_limit_is_read_from_any_text() {
+    let text = String::from("100/m burst 20");
+    let expected = Limit::per_minute(100).burst(20).build().unwrap();
+    assert_eq!(Limit::try_from(&text), Ok(expected.clone()));
+    assert_eq!(Limit::try_from(&*text), Ok(expected.clone()));
+    assert_eq!(Limit::try_from(text), Ok(expected));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
 mod adaptive;
+mod axum_replicas;
 mod behaviours;
 mod breaker;
 mod client;

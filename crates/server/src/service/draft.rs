@@ -93,7 +93,7 @@ impl Draft {
             .into_iter()
             .map(|name: &str| (name.into(), counters(name)))
             .collect();
-        let index = |policy: &str| Some(engine.policy(policy).ok()?.index());
+        let index = |policy: &str| Some(engine.policy_ref(policy).ok()?.index());
         let routed = http.routes.policies().map(index).collect();
         let next = InForce {
             http,

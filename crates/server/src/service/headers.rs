@@ -96,7 +96,7 @@ mod tests {
         let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_250_000));
         let engine = Engine::builder().clock(clock).policy("p\"ö", policy).build().unwrap();
         let mut headers = HeaderMap::new();
-        let policy = engine.policy("p\"ö").unwrap();
+        let policy = engine.policy_ref("p\"ö").unwrap();
         let (answer, labels) = (policy.check("k").now().unwrap(), Labels::new(*policy));
         let now = Timestamp::from_micros(1_700_000_000_250_000);
         add(&mut headers, Headers::LegacyEpoch, &answer, &labels, now);
@@ -141,7 +141,7 @@ mod tests {
         let effective = tidegate::Effective::default();
         let policy = Policy::all().limit("", "fixed-window 100/h").adaptive("", &effective);
         let engine = Engine::builder().policy("api", policy).build().unwrap();
-        let policy = engine.policy("api").unwrap();
+        let policy = engine.policy_ref("api").unwrap();
         let labels = Labels::new(*policy);
         for (units, expected) in [(u64::MAX, 100), (50, 50), (50, 50), (20, 20), (u64::MAX, 100)] {
             effective.set(units);

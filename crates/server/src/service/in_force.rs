@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use tidegate::adaptive::Priority;
-use tidegate::{Engine, Key, Policy, PolicyHandle, PolicyView};
+use tidegate::{Engine, Key, Policy, PolicyRef, PolicyView};
 
 use crate::adaptive::{AdaptiveLimits, SheddingLimit};
 use crate::metrics::{Counters, UpstreamView};
@@ -56,14 +56,14 @@ pub(crate) struct Slot {
 /// A policy in force, looked up once per request: gives access to the engine, the counters and the headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle<'s> {
-    policy: PolicyHandle<'s>,
+    policy: PolicyRef<'s>,
     slot: &'s Slot,
 }
 
 impl<'s> Deref for Handle<'s> {
-    type Target = PolicyHandle<'s>;
+    type Target = PolicyRef<'s>;
 
-    fn deref(&self) -> &PolicyHandle<'s> {
+    fn deref(&self) -> &PolicyRef<'s> {
         &self.policy
     }
 }
@@ -103,7 +103,7 @@ impl<'s> Handle<'s> {
         &self.slot.counters
     }
 
-    pub(super) const fn policy(&self) -> PolicyHandle<'s> {
+    pub(super) const fn policy(&self) -> PolicyRef<'s> {
         self.policy
     }
 }
@@ -120,7 +120,7 @@ impl InForce {
     /// The only lookup that a request needs.
     #[inline]
     pub(crate) fn policy(&self, name: &str) -> Option<Handle<'_>> {
-        self.handle(self.engine.policy(name).ok()?)
+        self.handle(self.engine.policy_ref(name).ok()?)
     }
 
     /// The policy of a route.
@@ -132,7 +132,7 @@ impl InForce {
     }
 
     #[inline]
-    fn handle<'s>(&'s self, policy: PolicyHandle<'s>) -> Option<Handle<'s>> {
+    fn handle<'s>(&'s self, policy: PolicyRef<'s>) -> Option<Handle<'s>> {
         Some(Handle { policy, slot: self.slots.get(policy.index())? })
     }
 

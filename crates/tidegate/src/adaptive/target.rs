@@ -400,6 +400,17 @@ impl Observation {
         self
     }
 
+    /// The request is sent only now: what it has waited for until here is not the target's time.
+    #[cfg(feature = "tower")]
+    pub(crate) fn restart(&mut self) {
+        let now = self.target.now();
+        let mut observed = self.target.observed();
+        observed.take_back(self.begun, now);
+        observed.begin(now);
+        drop(observed);
+        self.begun = now;
+    }
+
     /// The request has ended. `ok` is false for a timeout or a 5xx.
     pub fn done(mut self, ok: bool) {
         self.end = End::Done { ok };

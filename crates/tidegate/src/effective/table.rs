@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::Effective;
+use crate::key::AsKey;
 use crate::store::Fingerprints;
 use crate::sync::lock;
 
@@ -44,10 +45,7 @@ impl Tables {
     }
 
     /// A reader that is still in the table that is refilled may miss its key, and gets what keys without an entry have.
-    pub(super) fn replace<K: AsRef<[u8]>>(
-        &self,
-        keys: impl IntoIterator<Item = (K, u64)>,
-    ) -> usize {
+    pub(super) fn replace<K: AsKey>(&self, keys: impl IntoIterator<Item = (K, u64)>) -> usize {
         let mut keys = keys.into_iter().peekable();
         if keys.peek().is_none() && self.both.get().is_none() {
             return 0;
@@ -58,7 +56,8 @@ impl Tables {
         let table = &both[next % 2];
         table.clear();
         *len = 0;
-        let left_out = keys.filter(|(key, units)| !table.set(key.as_ref(), *units, &mut len));
+        let left_out =
+            keys.filter(|(key, units)| !table.set(key.as_key().as_ref(), *units, &mut len));
         let left_out = left_out.count();
         self.current.store(next % 2, Ordering::Release);
         left_out

@@ -125,17 +125,18 @@ impl<C: Clock> EngineBuilder<C> {
         EngineBuilder { store, inherited, nodes, clock: Arc::new(clock), policies }
     }
 
-    /// Adds a policy: a limit, the text of one, or a [`Policy`]. A name that is there already is replaced.
+    /// Adds a policy: a limit, the text of one, a rate, or a [`Policy`]. A name that is there already is an error.
     ///
     /// ```
-    /// # use tidegate::{Engine, Limit, Policy};
+    /// # use tidegate::{BuildError, Engine, Limit, Policy, PolicyProblem};
     /// let limit: Limit = "5/h".parse()?;
-    /// let engine = Engine::builder()
+    /// let builder = Engine::builder()
     ///     .policy("text", "5/h")
     ///     .policy("limit", limit)
-    ///     .policy("policy", Policy::any().limit("hour", "5/h").limit("day", "20/day"))
-    ///     .build()?;
-    /// assert!(engine.policies().map(|policy| policy.name()).eq(["limit", "policy", "text"]));
+    ///     .policy("rate", Limit::per_hour(5))
+    ///     .policy("policy", Policy::any().limit("hour", "5/h").limit("day", "20/day"));
+    /// let twice = BuildError { policy: "text".to_owned(), problem: PolicyProblem::DefinedTwice };
+    /// assert_eq!(builder.policy("text", "9/h").build().err(), Some(twice));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn policy(
@@ -162,8 +163,11 @@ impl<C: Clock> EngineBuilder<C> {
         for (name, policy) in self.policies {
             let compiled =
                 policy.map_err(PolicyProblem::Limit).and_then(|policy| policy.compile(&name));
-            let compiled =
-                compiled.map_err(|problem| BuildError { policy: name.clone(), problem })?;
+            let invalid = |problem| BuildError { policy: name.clone(), problem };
+            let compiled = compiled.map_err(invalid)?;
+            if policies.contains_key(&name) {
+                return Err(invalid(PolicyProblem::DefinedTwice));
+            }
             policies.insert(name, compiled);
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));

@@ -14,6 +14,7 @@ use super::policies::Policies;
 use super::{Engine, EngineState};
 use crate::cidr::Cidr;
 use crate::clock::{Clock, SystemClock, micros};
+use crate::key::AsKey;
 use crate::overrides::{Overrides, TimedOverride};
 use crate::policy::PolicyProblem;
 use crate::reply::{Reply, UnderWay};
@@ -142,10 +143,11 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     pub fn set(
         &self,
         policy: &str,
-        key: impl AsRef<[u8]>,
+        key: impl AsKey,
         text: &str,
         life: Option<Duration>,
     ) -> Reply<'e, (), OverrideError> {
+        let key = key.as_key();
         let key = canonical(key.as_ref());
         if let Err(error) = self.state().check_override(policy, &key, text) {
             return Reply::failed(error);
@@ -171,7 +173,8 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     /// assert!(engine.check("api", "mallory").now()?.decision.allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove(&self, policy: &str, key: impl AsRef<[u8]>) -> Reply<'e, bool, OverrideError> {
+    pub fn remove(&self, policy: &str, key: impl AsKey) -> Reply<'e, bool, OverrideError> {
+        let key = key.as_key();
         let change = OverrideChange::Remove { policy, key: &canonical(key.as_ref()) };
         self.change(&change, |changed| Ok(changed == Changed::Done))
     }
@@ -190,9 +193,9 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     pub fn get(
         &self,
         policy: &str,
-        key: impl AsRef<[u8]>,
+        key: impl AsKey,
     ) -> Reply<'e, Option<StoredOverride>, OverrideError> {
-        let (policy, key) = (policy.to_owned(), canonical(key.as_ref()).into_owned());
+        let (policy, key) = (policy.to_owned(), canonical(key.as_key().as_ref()).into_owned());
         let is_it = move |it: &StoredOverride| it.policy == policy && *it.key == *key;
         self.list().then(move |all| Ok(all?.into_iter().find(is_it)))
     }

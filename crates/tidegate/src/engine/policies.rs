@@ -11,6 +11,7 @@ use tidegate_core::{LeakyBucket, LeaseError, Mode, Reservation, Terms};
 use super::decide::Decided;
 use super::{Answer, CheckError, Engine, Key, Queued};
 use crate::clock::{Clock, SystemClock};
+use crate::key::AsKey;
 use crate::permit::{Acquired, Held, HeldPermits, Holder, Permit, PermitId, Released};
 use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, PolicyKind};
 use crate::reply::Reply;
@@ -39,6 +40,12 @@ impl Policies {
 
     pub(super) fn at(&self, index: usize) -> Option<&Compiled> {
         self.in_order.get(index)
+    }
+
+    /// One that is there.
+    #[inline]
+    pub(super) fn known(&self, index: usize) -> &Compiled {
+        &self.in_order[index]
     }
 
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Compiled> {
@@ -82,7 +89,7 @@ impl<'a> PolicyView<'a> {
     /// # use tidegate::Engine;
     /// let engine = Engine::builder().policy("api", "5/s").policy("login", "5/h").build()?;
     /// let asked = vec![0; engine.policies().count()];
-    /// assert_eq!(asked[engine.policy("login")?.index()], 0);
+    /// assert_eq!(asked[engine.policy_ref("login")?.index()], 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn index(&self) -> usize {
@@ -186,48 +193,49 @@ impl<'a> PolicyView<'a> {
     }
 }
 
-/// A policy of an engine, found once: to ask it needs no lookup by name. It shows the policy too, as a [`PolicyView`].
+/// A policy of an engine, found once and borrowed from it: what a [`PolicyHandle`](crate::PolicyHandle) asks, and for
+/// those who look a policy up for each request. It shows the policy too, as a [`PolicyView`].
 ///
 /// ```
-/// use tidegate::{Engine, Key, Op, Policy, PolicyHandle, PolicyKind};
+/// use tidegate::{Engine, Key, Op, Policy, PolicyRef, PolicyKind};
 ///
 /// let engine = Engine::builder()
 ///     .policy("api", "10/h")
 ///     .policy("export", "concurrency 1")
 ///     .policy("mail", Policy::shaper("2/s max-wait 5s"))
 ///     .build()?;
-/// let api: PolicyHandle = engine.policy("api")?;
+/// let api: PolicyRef = engine.policy_ref("api")?;
 /// assert_eq!(api.check("user-42").now()?.decision.remaining(), 9);
 /// assert_eq!(api.ask(Key::One(b"user-42"), 4, Op::Take).now()?.decision.remaining(), 5);
 ///
 /// // What it is for is known before it is asked.
 /// assert_eq!((api.name(), api.kind()), ("api", PolicyKind::Limits));
-/// let export = engine.policy("export")?;
+/// let export = engine.policy_ref("export")?;
 /// assert_eq!(export.kind(), PolicyKind::Concurrency);
 /// let user = Key::One(b"user-42");
 /// assert!(export.validate(user, Op::Take).is_err()); // it has to be acquired
 /// let permit = export.acquire(user, 1).now()?.permit.ok_or("refused")?;
 /// export.release(user, &permit.into_id()).now()?;
 ///
-/// let mail = engine.policy("mail")?;
+/// let mail = engine.policy_ref("mail")?;
 /// assert!(mail.reserve(user, 1).now()?.accepted());
 /// mail.queue(user, 1).now()?.keep();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct PolicyHandle<'e, C = SystemClock> {
-    engine: &'e Engine<C>,
-    view: PolicyView<'e>,
+pub struct PolicyRef<'e, C = SystemClock> {
+    pub(crate) engine: &'e Engine<C>,
+    pub(super) view: PolicyView<'e>,
 }
 
-impl<C> Clone for PolicyHandle<'_, C> {
+impl<C> Clone for PolicyRef<'_, C> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<C> Copy for PolicyHandle<'_, C> {}
+impl<C> Copy for PolicyRef<'_, C> {}
 
-impl<'e, C> Deref for PolicyHandle<'e, C> {
+impl<'e, C> Deref for PolicyRef<'e, C> {
     type Target = PolicyView<'e>;
 
     fn deref(&self) -> &PolicyView<'e> {
@@ -235,30 +243,27 @@ impl<'e, C> Deref for PolicyHandle<'e, C> {
     }
 }
 
-impl<C> fmt::Debug for PolicyHandle<'_, C> {
+impl<C> fmt::Debug for PolicyRef<'_, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PolicyHandle").field(&self.name()).finish()
+        f.debug_tuple("PolicyRef").field(&self.name()).finish()
     }
 }
 
 impl<C: Clock + 'static> Engine<C> {
-    /// The policy of a name, to be asked without another lookup.
+    /// [`Engine::policy`], borrowed: for those who look a policy up for each request.
     ///
     /// ```
     /// # use tidegate::{CheckError, Engine};
     /// let engine = Engine::builder().policy("api", "10/h").build()?;
-    /// let api = engine.policy("api")?;
-    /// for user in ["ann", "ben"] {
-    ///     assert!(api.check(user).now()?.decision.allowed());
-    /// }
-    /// assert_eq!(engine.policy("apj").err(), Some(CheckError::UnknownPolicy("apj".into())));
+    /// assert!(engine.policy_ref("api")?.check("user-42").now()?.decision.allowed());
+    /// assert_eq!(engine.policy_ref("apj").err(), Some(CheckError::UnknownPolicy("apj".into())));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn policy(&self, name: &str) -> Result<PolicyHandle<'_, C>, CheckError> {
+    pub fn policy_ref(&self, name: &str) -> Result<PolicyRef<'_, C>, CheckError> {
         let found = self.state.policies.get(name).map(|policy| PolicyView { policy });
-        let handle = found.map(|view| PolicyHandle { engine: self, view });
-        handle.ok_or_else(|| CheckError::UnknownPolicy(name.to_owned()))
+        let found = found.map(|view| PolicyRef { engine: self, view });
+        found.ok_or_else(|| CheckError::UnknownPolicy(name.to_owned()))
     }
 
     /// The policy at an [index](PolicyView::index): for those who have looked its name up before.
@@ -266,21 +271,21 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     /// # use tidegate::Engine;
     /// let engine = Engine::builder().policy("api", "10/h").policy("login", "5/h").build()?;
-    /// let index = engine.policy("login")?.index();
+    /// let index = engine.policy_ref("login")?.index();
     /// assert_eq!(engine.policy_at(index).map(|policy| policy.name()), Some("login"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn policy_at(&self, index: usize) -> Option<PolicyHandle<'_, C>> {
+    pub fn policy_at(&self, index: usize) -> Option<PolicyRef<'_, C>> {
         let found = self.state.policies.at(index).map(|policy| PolicyView { policy });
-        found.map(|view| PolicyHandle { engine: self, view })
+        found.map(|view| PolicyRef { engine: self, view })
     }
 }
 
-impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
+impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
     /// [`Engine::check`].
-    pub fn check(&self, key: impl AsRef<[u8]>) -> Reply<'e, Answer<'e>, CheckError> {
-        self.ask(Key::One(key.as_ref()), 1, Op::Take)
+    pub fn check(&self, key: impl AsKey) -> Reply<'e, Answer<'e>, CheckError> {
+        self.ask(Key::One(key.as_key().as_ref()), 1, Op::Take)
     }
 
     /// [`Engine::ask`].
@@ -428,8 +433,8 @@ impl<'e, C: Clock + 'static> PolicyHandle<'e, C> {
     /// let export = Policy::shaper("2/s max-wait 5s").on_store_error(OnStoreError::DENY);
     /// let engine = Engine::builder().policy("export", export).policy("api", "5/s").build()?;
     /// let error = CheckError::Store(StoreError::new(StoreErrorKind::Timeout, "no answer"));
-    /// assert_eq!(engine.policy("export")?.fails_closed(&error), Some(Duration::from_secs(60)));
-    /// assert_eq!(engine.policy("api")?.fails_closed(&error), None);
+    /// assert_eq!(engine.policy_ref("export")?.fails_closed(&error), Some(Duration::from_secs(60)));
+    /// assert_eq!(engine.policy_ref("api")?.fails_closed(&error), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn fails_closed(&self, error: &CheckError) -> Option<Duration> {

@@ -2,7 +2,7 @@
 
 use tidegate_core::Limit;
 
-use super::PolicyHandle;
+use super::PolicyRef;
 use super::error::CheckError;
 use crate::clock::SystemClock;
 use crate::policy::Compiled;
@@ -38,8 +38,8 @@ pub struct Check<'a> {
 ///
 /// let engine = Engine::builder().policy("route", "100/s").policy("client", "1/h").build()?;
 /// let contract: Limit = "5/h".parse()?;
-/// let route = Question::new(engine.policy("route")?, Key::One(b"/search"), 1);
-/// let client = Question::new(engine.policy("client")?, Key::One(b"user-42"), 3);
+/// let route = Question::new(engine.policy_ref("route")?, Key::One(b"/search"), 1);
+/// let client = Question::new(engine.policy_ref("client")?, Key::One(b"user-42"), 3);
 /// let client = Question { limit: Some(&contract), ..client };
 /// let together = engine.decide_together(&[route, client], Op::Take).now()?;
 /// assert_eq!(together.answers[1].decision.remaining(), 2);
@@ -48,7 +48,7 @@ pub struct Check<'a> {
 #[derive(Debug)]
 pub struct Question<'e, 'q, C = SystemClock> {
     /// The policy.
-    pub policy: PolicyHandle<'e, C>,
+    pub policy: PolicyRef<'e, C>,
     /// Who is asking.
     pub key: Key<'q>,
     /// What to spend.
@@ -60,7 +60,7 @@ pub struct Question<'e, 'q, C = SystemClock> {
 
 impl<'e, 'q, C> Question<'e, 'q, C> {
     /// By the limits of the policy.
-    pub const fn new(policy: PolicyHandle<'e, C>, key: Key<'q>, cost: u64) -> Self {
+    pub const fn new(policy: PolicyRef<'e, C>, key: Key<'q>, cost: u64) -> Self {
         Self { policy, key, cost, limit: None }
     }
 }

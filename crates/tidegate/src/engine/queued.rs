@@ -139,7 +139,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue(&self, check: &Check<'_>) -> Reply<'_, Queued, CheckError> {
-        self.policy(check.policy)
+        self.policy_ref(check.policy)
             .map_or_else(Reply::failed, |policy| policy.queue(check.key, check.cost))
     }
 }

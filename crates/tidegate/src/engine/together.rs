@@ -113,8 +113,8 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     /// # use tidegate::{Engine, Key, Op, Question};
     /// let engine = Engine::builder().policy("sms", "5/day").policy("cents", "100/day").build()?;
-    /// let sms = Question::new(engine.policy("sms")?, Key::One(b"+49 30 1234"), 1);
-    /// let cents = Question::new(engine.policy("cents")?, Key::One(b"shop-7"), 101);
+    /// let sms = Question::new(engine.policy_ref("sms")?, Key::One(b"+49 30 1234"), 1);
+    /// let cents = Question::new(engine.policy_ref("cents")?, Key::One(b"shop-7"), 101);
     /// let together = engine.decide_together(&[sms, cents], Op::Take).now()?;
     /// assert!(!together.admitted());
     /// assert_eq!(together.answers[0].decision.remaining(), 5); // not charged
@@ -169,7 +169,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// ```
     /// # use tidegate::{Engine, Key, Op, Question, Source};
     /// let engine = Engine::builder().policy("api", "10/h").build()?;
-    /// let question = Question::new(engine.policy("api")?, Key::One(b"user-42"), 1);
+    /// let question = Question::new(engine.policy_ref("api")?, Key::One(b"user-42"), 1);
     /// let together = engine.decide_without_store(&[question], Op::Take)?;
     /// assert_eq!(together.answers[0].source, Source::Local);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -194,7 +194,7 @@ impl<C: Clock + 'static> Engine<C> {
         check: &Check<'c>,
         limit: Option<&'e Limit>,
     ) -> Result<Question<'e, 'c, C>, CheckError> {
-        let (policy, key, cost) = (self.policy(check.policy)?, check.key, check.cost);
+        let (policy, key, cost) = (self.policy_ref(check.policy)?, check.key, check.cost);
         Ok(Question { policy, key, cost, limit })
     }
 

@@ -20,6 +20,9 @@ use crate::store::StoreRequest;
 /// let many = (0..17).fold(Policy::all(), |all, n| all.limit(format!("limit {n}"), "5/h"));
 /// assert_eq!(problem(many), Some(TooManyLimits(17)));
 ///
+/// let twice = Engine::builder().policy("api", "5/h").policy("api", "9/h").build();
+/// assert_eq!(twice.err().map(|error| error.problem), Some(DefinedTwice));
+///
 /// let own = |limit: &str| limit.parse().map(Override::Limit);
 /// let places = hour.clone().with_override("user-42", own("concurrency 2")?);
 /// assert_eq!(problem(places), Some(OverrideOfAnotherKind));
@@ -47,6 +50,8 @@ pub enum PolicyProblem {
     NoLimit,
     /// It has more limits than one check can have.
     TooManyLimits(usize),
+    /// Another policy of the engine has its name.
+    DefinedTwice,
     /// Two of its limits share a name, and would share their counters.
     SameName(String),
     /// A leaky bucket delays, and cannot stand beside limits that refuse.
@@ -74,6 +79,9 @@ impl std::fmt::Display for PolicyProblem {
             Self::NoLimit => f.write_str("no limit: add at least one"),
             Self::TooManyLimits(count) => {
                 write!(f, "{count} limits: one check can have at most {}", StoreRequest::MAX_LIMITS)
+            }
+            Self::DefinedTwice => {
+                f.write_str("is defined twice: give each policy a name of its own")
             }
             Self::SameName(name) => {
                 write!(f, "two limits are called `{name}`: give each its own name")

@@ -97,15 +97,7 @@ impl Label {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     pub fn new(name: &str, limit: &Limit) -> Self {
-        Self::from_quoted(quote(name), limit)
-    }
-
-    /// The label of a key that has a limit of its own.
-    pub(super) fn with_limit(&self, limit: &Limit) -> Self {
-        Self::from_quoted(self.0.quoted.clone(), limit)
-    }
-
-    fn from_quoted(quoted: String, limit: &Limit) -> Self {
+        let quoted = quote(name);
         let policy = policy(&quoted, limit);
         Self(Arc::new(Texts { quoted, policy }))
     }
@@ -241,7 +233,7 @@ impl Values {
 }
 
 /// Labels are ASCII, and so is every number.
-fn to_value(text: impl Into<Bytes>) -> HeaderValue {
+pub(super) fn to_value(text: impl Into<Bytes>) -> HeaderValue {
     HeaderValue::from_maybe_shared(text.into()).unwrap_or(HeaderValue::from_static(""))
 }
 
@@ -291,10 +283,19 @@ fn quote(name: &str) -> String {
         if matches!(c, '"' | '\\') {
             text.push('\\');
         }
-        text.push(if matches!(c, ' '..='~') { c } else { '?' });
+        text.push(ascii(c));
         text
     });
     escaped + "\""
+}
+
+/// A text for a header of its own.
+pub(super) fn printable_ascii(text: &str) -> String {
+    text.chars().map(ascii).collect()
+}
+
+const fn ascii(c: char) -> char {
+    if matches!(c, ' '..='~') { c } else { '?' }
 }
 
 /// Integers of structured fields have at most 15 digits.

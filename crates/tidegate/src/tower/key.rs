@@ -8,6 +8,7 @@ use http::request::Parts;
 use super::client_ip::ClientIp;
 use super::refusal::SetupError;
 use super::service::Hook;
+use crate::key::append_part;
 
 /// Marks an address that replaces a missing value. No header or path can contain it, so no client can be counted as
 /// another's address by sending that as a value.
@@ -191,10 +192,7 @@ impl Key {
         }
         let mut key = Vec::new();
         for part in &self.parts {
-            let value = part.value(request, client_ip)?;
-            key.extend_from_slice(format!("{}:", value.len()).as_bytes());
-            key.extend_from_slice(&value);
-            key.push(b',');
+            append_part(&mut key, &part.value(request, client_ip)?);
         }
         Ok(key.into())
     }

@@ -1,13 +1,17 @@
 //! What a client gets that is refused, and why a setting of the layer was not taken.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use tidegate_core::Decision;
 
+use super::headers::{printable_ascii, to_value, write_retry_after};
 use crate::cidr::CidrError;
+use crate::engine::{Answer, CheckError};
 
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -15,6 +19,10 @@ static PROBLEM: HeaderName = HeaderName::from_static("x-tidegate-error");
 
 const RESOURCE_EXHAUSTED: u8 = 8;
 const INTERNAL: u8 = 13;
+const UNAVAILABLE: u8 = 14;
+
+/// Where the store failed, the policy cannot answer, and it names no time to wait.
+const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// In a header, because the layer cannot fill a body whose type it does not know.
 const NO_PEER: &str = "no client address: serve with \
@@ -64,21 +72,65 @@ pub struct TooManyRequests;
 
 impl<B: Default> Refuse<B> for TooManyRequests {
     fn refuse(&self, request: &Parts, _: &Decision) -> Response<B> {
-        grpc(request, RESOURCE_EXHAUSTED, "rate limit exceeded")
+        grpc(request, RESOURCE_EXHAUSTED, HeaderValue::from_static("rate limit exceeded"))
             .unwrap_or_else(|| empty(StatusCode::TOO_MANY_REQUESTS))
     }
 }
 
-/// A mistake in the server's setup fails every request: one budget shared by all clients would be worse.
-pub(super) fn no_peer<B: Default>(request: &Parts) -> Response<B> {
-    let mut response = grpc(request, INTERNAL, NO_PEER)
-        .unwrap_or_else(|| empty(StatusCode::INTERNAL_SERVER_ERROR));
-    response.headers_mut().insert(&PROBLEM, HeaderValue::from_static(NO_PEER));
-    response
+/// Why a request has no decision.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The address of the connection's peer is not known.
+    NoPeer,
+    /// The store failed, and the policy denies then.
+    Closed { policy: Box<str>, retry_after: Option<Duration> },
+    /// The policy cannot be asked by a layer, or nothing could stand in for its store.
+    Unanswered(CheckError),
+}
+
+impl Failure {
+    pub(super) fn closed(answer: &Answer<'_>) -> Self {
+        let retry_after = answer.decision.retry_after();
+        Self::Closed { policy: answer.policy.into(), retry_after }
+    }
+
+    /// A mistake in the server's setup fails every request: one budget shared by all clients would be worse. A failure of
+    /// the store must not look like a refusal.
+    pub(super) fn response<B: Default>(&self, request: &Parts) -> Response<B> {
+        let setup = (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL);
+        let store = (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE);
+        let ((status, grpc_status), retry_after) = match self {
+            Self::Closed { retry_after, .. } => (store, *retry_after),
+            Self::Unanswered(error) if error.store_failure().is_some() => {
+                (store, Some(STORE_RETRY_AFTER))
+            }
+            Self::NoPeer | Self::Unanswered(_) => (setup, None),
+        };
+        let reason = to_value(printable_ascii(&self.reason()));
+        let mut response =
+            grpc(request, grpc_status, reason.clone()).unwrap_or_else(|| empty(status));
+        response.headers_mut().insert(&PROBLEM, reason);
+        write_retry_after(response.headers_mut(), retry_after);
+        response
+    }
+
+    /// Without what the store says itself: callers must not learn its address.
+    fn reason(&self) -> Cow<'static, str> {
+        match self {
+            Self::NoPeer => NO_PEER.into(),
+            Self::Closed { policy, .. } => {
+                format!("policy `{policy}` admits nothing while its store fails").into()
+            }
+            Self::Unanswered(CheckError::Store(error)) => {
+                format!("the store did not answer: {}", error.kind().as_str()).into()
+            }
+            Self::Unanswered(error) => error.to_string().into(),
+        }
+    }
 }
 
 /// gRPC reads its own status, from an answer that HTTP calls a success; `None` if the request is not gRPC.
-fn grpc<B: Default>(request: &Parts, status: u8, message: &'static str) -> Option<Response<B>> {
+fn grpc<B: Default>(request: &Parts, status: u8, message: HeaderValue) -> Option<Response<B>> {
     let content_type = request.headers.get(CONTENT_TYPE)?;
     if !content_type.as_bytes().starts_with(b"application/grpc") {
         return None;
@@ -87,7 +139,7 @@ fn grpc<B: Default>(request: &Parts, status: u8, message: &'static str) -> Optio
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type.clone());
     headers.insert(&GRPC_STATUS, u16::from(status).into());
-    headers.insert(&GRPC_MESSAGE, HeaderValue::from_static(message));
+    headers.insert(&GRPC_MESSAGE, message);
     Some(response)
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -11,12 +11,14 @@ use pin_project_lite::pin_project;
 use tidegate_core::Decision;
 use tower_service::Service;
 
-use super::headers::Report;
-use super::key::NoPeer;
-use super::refusal::{Refuse, no_peer};
+use super::headers::{Report, write_retry_after};
+use super::outcome::{LaterOutcome, Outcome};
+use super::refusal::Refuse;
 use super::watch::WatchedRequest;
 use super::{RateLimitLayer, TooManyRequests};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
+use crate::engine::PolicyHandle;
+use crate::limiter::Limiter;
 
 /// A service behind a limit; made by [`RateLimitLayer`]. Clones share one state.
 ///
@@ -40,32 +42,24 @@ use crate::clock::{Clock, SystemClock};
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct RateLimit<S, C = SystemClock, R = TooManyRequests> {
+pub struct RateLimit<S, L = Limiter, R = TooManyRequests> {
     inner: S,
-    layer: Arc<RateLimitLayer<C, R>>,
+    layer: Arc<RateLimitLayer<L, R>>,
 }
 
-/// What the layer does with a request.
-enum LayerDecision {
-    /// It is not counted.
-    Skip,
-    Admit(Report, WatchedRequest),
-    Refuse(Report),
-}
-
-impl<S, C, R> RateLimit<S, C, R> {
-    pub(super) fn new(inner: S, layer: RateLimitLayer<C, R>) -> Self {
+impl<S, L, R> RateLimit<S, L, R> {
+    pub(super) fn new(inner: S, layer: RateLimitLayer<L, R>) -> Self {
         Self { inner, layer: Arc::new(layer) }
     }
 }
 
-impl<S: Clone, C, R> Clone for RateLimit<S, C, R> {
+impl<S: Clone, L, R> Clone for RateLimit<S, L, R> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<S, C, R, A, B> Service<Request<A>> for RateLimit<S, C, R>
+impl<S, C, R, A, B> Service<Request<A>> for RateLimit<S, Limiter<C>, R>
 where
     S: Service<Request<A>, Response = Response<B>>,
     C: Clock,
@@ -84,67 +78,87 @@ where
     // refusal it is still ready.
     fn call(&mut self, request: Request<A>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let (report, watched) = match self.layer.decide(&parts) {
-            Ok(LayerDecision::Skip) => (None, WatchedRequest::default()),
-            Ok(LayerDecision::Admit(report, watched)) => (Some(report), watched),
-            Ok(LayerDecision::Refuse(report)) => {
-                return ResponseFuture::now(self.layer.refuse(&parts, &report));
+        let outcome = self.layer.decide(&parts);
+        self.layer.respond(&mut self.inner, parts, body, outcome)
+    }
+}
+
+impl<S, C, R, A, B> Service<Request<A>> for RateLimit<S, PolicyHandle<C>, R>
+where
+    S: Service<Request<A>, Response = Response<B>> + Clone,
+    C: Clock + 'static,
+    R: Refuse<B> + Send + Sync + 'static,
+    B: Default,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = PolicyFuture<S, A, B, C, R>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let state = match self.layer.ask(&parts) {
+            Ok(outcome) => {
+                let response = self.layer.respond(&mut self.inner, parts, body, outcome);
+                PolicyState::Decided { response }
             }
-            Err(NoPeer) => return ResponseFuture::now(no_peer(&parts)),
+            Err(outcome) => {
+                // The service that was polled ready waits for the decision, and a clone is left here.
+                let clone = self.inner.clone();
+                let service = std::mem::replace(&mut self.inner, clone);
+                let (request, layer) = (Some((parts, body)), self.layer.clone());
+                PolicyState::Asked { outcome, request, service, layer }
+            }
         };
-        let answer = self.inner.call(Request::from_parts(parts, body));
+        PolicyFuture { state }
+    }
+}
+
+impl<L, R> RateLimitLayer<L, R> {
+    /// Calls the service, or answers in its place.
+    fn respond<S, A, B>(
+        &self,
+        service: &mut S,
+        parts: Parts,
+        body: A,
+        outcome: Outcome,
+    ) -> ResponseFuture<S::Future, B>
+    where
+        S: Service<Request<A>, Response = Response<B>>,
+        R: Refuse<B>,
+        B: Default,
+    {
+        let (report, watched) = match outcome {
+            Outcome::Skip => (None, WatchedRequest::default()),
+            Outcome::Admit(report, slot) => {
+                (report, self.rules.watch.admit(slot, parts.uri.path()))
+            }
+            Outcome::Refuse(decision, report) => {
+                return ResponseFuture::now(self.refuse(&parts, &decision, report.as_ref()));
+            }
+            Outcome::Fail(failure) => return ResponseFuture::now(failure.response(&parts)),
+        };
+        let answer = service.call(Request::from_parts(parts, body));
         ResponseFuture::later(answer, report, watched)
     }
-}
 
-/// A refusal because the target has no slot left. When a request ends is not known: a second is a guess.
-fn no_capacity(left: &Decision) -> Decision {
-    let wait_us = 1_000_000;
-    Decision::refused(left.limit(), left.remaining(), Some(wait_us), left.reset_after_us())
-}
-
-impl<C: Clock, R> RateLimitLayer<C, R> {
-    fn decide(&self, request: &Parts) -> Result<LayerDecision, NoPeer> {
-        let rules = &self.rules;
-        if rules.skip.as_ref().is_some_and(|skip| skip.call(request)) {
-            return Ok(LayerDecision::Skip);
-        }
-        let key = rules.key.value(request, &rules.client_ip)?;
-        let cost = rules.cost.as_ref().map_or(1, |cost| cost.call(request));
-        // Before anything is charged: a request without a slot costs nothing.
-        let Some(watched) = rules.watch.enter() else {
-            let report = self.report(&key, || no_capacity(&self.limiter.peek(&key, 0)));
-            return Ok(LayerDecision::Refuse(report));
-        };
-        let report = self.report(&key, || self.limiter.check_n(&key, cost));
-        if report.decision.allowed() {
-            return Ok(LayerDecision::Admit(
-                report,
-                rules.watch.admit(watched, request.uri.path()),
-            ));
-        }
-        watched.refused();
-        Ok(LayerDecision::Refuse(report))
-    }
-
-    fn report(&self, key: &[u8], decide: impl FnOnce() -> Decision) -> Report {
-        // The clock is read before the decision. Otherwise the end of a window could seem to be just after its edge, and
-        // be reported a second late.
-        let (label, now) = self.limiter.with_limit(key, |limit, now| {
-            // The label was made for the limiter's own limit.
-            let usual = std::ptr::eq(limit, self.limiter.limit());
-            let label = &self.rules.label;
-            (if usual { label.clone() } else { label.with_limit(limit) }, now)
-        });
-        Report { headers: self.rules.headers, label, decision: decide(), now }
-    }
-
-    fn refuse<B>(&self, request: &Parts, report: &Report) -> Response<B>
+    fn refuse<B>(
+        &self,
+        request: &Parts,
+        decision: &Decision,
+        report: Option<&Report>,
+    ) -> Response<B>
     where
         R: Refuse<B>,
     {
-        let mut response = self.refusal.refuse(request, &report.decision);
-        report.write(response.headers_mut());
+        let mut response = self.refusal.refuse(request, decision);
+        match report {
+            Some(report) => report.write(response.headers_mut()),
+            None => write_retry_after(response.headers_mut(), decision.retry_after()),
+        }
         response
     }
 }
@@ -220,6 +234,84 @@ where
             watched.done(answer.as_ref().is_ok_and(|it| !it.status().is_server_error()));
         }
         answer
+    }
+}
+
+pin_project! {
+    /// The answer of a [`RateLimit`](super::RateLimit) by a policy: it waits for the store, if that is not in this process,
+    /// and then for the service.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use http::{Request, Response};
+    /// use tidegate::{Engine, tower::{Key, PolicyFuture, RateLimitLayer}};
+    /// use tower::{Layer, Service, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Engine::builder().policy("api", "5/h").build()?;
+    /// let limit = RateLimitLayer::new(engine.policy("api")?).key(Key::path());
+    /// let mut service = limit.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, Infallible>(Response::new(String::from("hello")))
+    /// }));
+    /// let future: PolicyFuture<_, _, String, _, _> = service.ready().await?.call(Request::new(()));
+    /// assert_eq!(future.await?.headers()["ratelimit"], "\"api\";r=4;t=720");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "futures do nothing unless polled"]
+    pub struct PolicyFuture<S: Service<Request<A>>, A, B, C, R> {
+        #[pin]
+        state: PolicyState<S, A, B, C, R>,
+    }
+}
+
+pin_project! {
+    #[project = PolicyStatePinned]
+    enum PolicyState<S: Service<Request<A>>, A, B, C, R> {
+        Asked {
+            outcome: LaterOutcome,
+            request: Option<(Parts, A)>,
+            service: S,
+            layer: Arc<RateLimitLayer<PolicyHandle<C>, R>>,
+        },
+        Decided { #[pin] response: ResponseFuture<S::Future, B> },
+    }
+}
+
+impl<S, A, B, C, R> Future for PolicyFuture<S, A, B, C, R>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    R: Refuse<B>,
+    B: Default,
+{
+    type Output = Result<Response<B>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        if let PolicyStatePinned::Asked { outcome, request, service, layer } =
+            state.as_mut().project()
+        {
+            let outcome = ready!(outcome.as_mut().poll(context));
+            // There until it is decided.
+            let Some((parts, body)) = request.take() else { return Poll::Pending };
+            let response = layer.respond(service, parts, body, outcome);
+            state.set(PolicyState::Decided { response });
+        }
+        match state.project() {
+            PolicyStatePinned::Decided { response } => response.poll(context),
+            PolicyStatePinned::Asked { .. } => Poll::Pending,
+        }
+    }
+}
+
+impl<S: Service<Request<A>>, A, B, C, R> fmt::Debug for PolicyFuture<S, A, B, C, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            PolicyState::Asked { .. } => "asked",
+            PolicyState::Decided { .. } => "decided",
+        };
+        f.debug_tuple("PolicyFuture").field(&state).finish()
     }
 }
 

@@ -12,23 +12,46 @@ pub(super) struct Watch {
     pub(super) by_url: bool,
 }
 
+/// A slot of the target for a request that is not admitted yet. Dropped, it was never taken.
+#[derive(Debug, Default)]
+pub(super) struct Slot(Option<Observation>);
+
 /// A request that a target observes, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct WatchedRequest(Option<Observation>);
 
 impl Watch {
     /// Takes a slot of the target; `None` if there is none left.
-    pub(super) fn enter(&self) -> Option<WatchedRequest> {
-        let Some(target) = &self.target else { return Some(WatchedRequest::default()) };
-        target.enter(self.priority).map(|it| WatchedRequest(Some(it)))
+    pub(super) fn enter(&self) -> Option<Slot> {
+        let Some(target) = &self.target else { return Some(Slot::default()) };
+        target.enter(self.priority).map(|it| Slot(Some(it)))
     }
 
     /// The request was admitted and is sent to the service.
-    pub(super) fn admit(&self, watched: WatchedRequest, path: &str) -> WatchedRequest {
-        if !self.by_url {
-            return watched;
+    pub(super) fn admit(&self, mut slot: Slot, path: &str) -> WatchedRequest {
+        let observation = slot.0.take();
+        WatchedRequest(if self.by_url {
+            observation.map(|it| it.of_url(path))
+        } else {
+            observation
+        })
+    }
+}
+
+impl Slot {
+    /// The request has waited for its decision.
+    pub(super) fn restart(&mut self) {
+        if let Some(observation) = &mut self.0 {
+            observation.restart();
         }
-        WatchedRequest(watched.0.map(|it| it.of_url(path)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(observation) = self.0.take() {
+            observation.refused();
+        }
     }
 }
 
@@ -37,13 +60,6 @@ impl WatchedRequest {
     pub(super) fn done(&mut self, ok: bool) {
         if let Some(observation) = self.0.take() {
             observation.done(ok);
-        }
-    }
-
-    /// It was refused, and never reached the service.
-    pub(super) fn refused(self) {
-        if let Some(observation) = self.0 {
-            observation.refused();
         }
     }
 }
@@ -69,6 +85,10 @@ mod absent {
     impl Observation {
         pub(crate) fn of_url(self, _: &str) -> Self {
             match self {}
+        }
+
+        pub(crate) const fn restart(&mut self) {
+            match *self {}
         }
 
         pub(crate) fn done(self, _: bool) {

@@ -309,3 +309,30 @@ fn a_networks_limit_has_to_fit_the_policy_too() {
         assert_eq!(builder().policy("p", policy).build().unwrap_err().problem, problem);
     }
 }
+
+#[test]
+fn a_second_policy_of_a_name_is_an_error_that_names_it() {
+    let twice = Engine::builder().policy("api", "5/h").policy("web", "5/h").policy("api", "5/h");
+    let error = twice.build().unwrap_err();
+    assert_eq!((&*error.policy, &error.problem), ("api", &PolicyProblem::DefinedTwice));
+    let text = "policy `api`: is defined twice: give each policy a name of its own";
+    assert_eq!(error.to_string(), text);
+    // A successor starts without policies.
+    let engine = Engine::builder().policy("api", "5/h").build().unwrap();
+    assert!(engine.successor().policy("api", "5/h").build().is_ok());
+}
+
+#[test]
+fn a_handle_outlives_its_engine_and_asks_without_its_name() {
+    let engine = Engine::builder().policy("api", "3/h").policy("web", "9/h").build().unwrap();
+    let (api, web) = (engine.policy("api").unwrap(), engine.policy("web").unwrap());
+    assert!(engine.check("api", "ann").now().unwrap().decision.allowed());
+    drop(engine);
+    let elsewhere = api.clone();
+    let asked = std::thread::spawn(move || {
+        elsewhere.check("ann").now().map(|answer| answer.decision.remaining())
+    });
+    assert_eq!(asked.join().unwrap(), Ok(1));
+    assert_eq!(api.check("ann").now().unwrap().decision.remaining(), 0);
+    assert_eq!(web.check("ann").now().unwrap().decision.remaining(), 8);
+}

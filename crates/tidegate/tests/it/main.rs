@@ -14,6 +14,8 @@ mod effective;
 mod engine;
 mod exactly_k;
 mod examples;
+mod front_page;
+mod keys;
 #[cfg(feature = "leases")]
 mod leases;
 mod limiter;

@@ -4,6 +4,7 @@ mod headers;
 mod keys;
 #[cfg(feature = "adaptive")]
 mod observing;
+mod policies;
 mod servers;
 
 use std::convert::Infallible;
@@ -20,7 +21,7 @@ use tidegate::{Limiter, ManualClock};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// A layer on a clock that stands still, for requests whose peer is an extension.
-fn layer(limit: &str) -> (RateLimitLayer<ManualClock>, ManualClock) {
+fn layer(limit: &str) -> (RateLimitLayer<Limiter<ManualClock>>, ManualClock) {
     let clock = ManualClock::default();
     let limiter = Limiter::builder(limit).clock(clock.clone()).build().unwrap();
     let client_ip = ClientIp::new().peer(|extensions| extensions.get::<IpAddr>().copied());
@@ -33,7 +34,7 @@ fn get(path: &str) -> Builder {
 }
 
 async fn send<R: Refuse<String>>(
-    layer: &RateLimitLayer<ManualClock, R>,
+    layer: &RateLimitLayer<Limiter<ManualClock>, R>,
     request: Builder,
 ) -> Response<String> {
     let hello = service_fn(async |request: Request<()>| {
@@ -44,7 +45,7 @@ async fn send<R: Refuse<String>>(
 
 /// Sends the requests in order through one layer and compares the statuses.
 async fn check_statuses<R: Refuse<String>>(
-    layer: &RateLimitLayer<ManualClock, R>,
+    layer: &RateLimitLayer<Limiter<ManualClock>, R>,
     rows: impl IntoIterator<Item = (Builder, u16)>,
 ) {
     for (row, (request, status)) in rows.into_iter().enumerate() {

@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn each_decision_of_a_batch_has_headers_in_the_configured_dialect() {
         let engine = Engine::builder().policy("p\"", "100/min burst 20").build().unwrap();
-        let policy = engine.policy("p\"").unwrap();
+        let policy = engine.policy_ref("p\"").unwrap();
         let (limited, labels) = (policy.check("k").now().unwrap(), Labels::new(*policy));
         let all = [limited, answer("p", "p", Decision::unlimited())];
         let headers_of = |dialect| {

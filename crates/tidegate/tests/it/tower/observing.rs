@@ -6,13 +6,13 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use tidegate::adaptive::{Adaptive, Cap, Priority, Reading, Rule};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Effective, ManualClock};
+use tidegate::{Effective, Limiter, ManualClock};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::{get, layer, send};
 
 /// A layer that tells a target.
-fn observing(limit: &str) -> (RateLimitLayer<ManualClock>, Adaptive) {
+fn observing(limit: &str) -> (RateLimitLayer<Limiter<ManualClock>>, Adaptive) {
     let (layer, clock) = layer(limit);
     let adaptive = Adaptive::with_clock(clock);
     let layer = layer.observing_urls(&adaptive.target("service"));
@@ -104,7 +104,7 @@ async fn beyond_the_cap_requests_are_refused_and_cost_nothing() {
 #[tokio::test]
 async fn the_limit_and_its_headers_follow() {
     let clock = ManualClock::default();
-    let limiter = tidegate::Limiter::builder("100/h").clock(clock.clone()).build().unwrap();
+    let limiter = Limiter::builder("100/h").clock(clock.clone()).build().unwrap();
     let adaptive = Adaptive::with_clock(clock);
     let service = adaptive.target("service");
     let effective = adaptive.govern("api", 100, Rule::observing(&service)).unwrap();
