@@ -3,7 +3,8 @@
 use redis::cmd;
 
 use super::{Finding, Nodes, Role, as_warning, connect, server};
-use tidegate_redis::{Endpoint, RedisUrl};
+use crate::endpoint::Endpoint;
+use crate::url::RedisUrl;
 
 pub(super) async fn find(seeds: &[Endpoint], url: &RedisUrl, nodes: &mut Nodes) {
     let mut missed = Vec::new();

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
-use tidegate_redis::{Endpoint, RedisUrl, TlsFiles};
-
 use super::facts::Role;
+use crate::access::Access;
+use crate::endpoint::{Endpoint, TlsFiles};
+use crate::url::RedisUrl;
 
 /// The options of `redis-cli`.
 fn cli_options(files: &TlsFiles) -> String {
@@ -18,8 +18,8 @@ fn cli_options(files: &TlsFiles) -> String {
 
 #[derive(Clone, Debug)]
 pub(super) struct RedisServer {
-    pub(super) info: ConnectionInfo,
-    pub(super) files: Option<TlsFiles>,
+    pub(super) endpoint: Endpoint,
+    pub(super) access: Access,
     pub(super) role: Role,
     /// Its address, for people.
     pub(super) name: String,
@@ -31,41 +31,29 @@ impl RedisServer {
     /// A server that is reached with the login, database and TLS files of a URL.
     pub(super) fn new(endpoint: &Endpoint, url: &RedisUrl, role: Role) -> Result<Self, String> {
         let RedisUrl { login, db, tls: files, .. } = url;
-        let (address, mut cli) = match endpoint {
+        let mut cli = match endpoint {
             Endpoint::Tcp { host, port } => {
-                let (host, port) = (host.clone(), *port);
                 let tls = files.as_ref().map_or(String::new(), cli_options);
-                let cli = format!("redis-cli{tls} -h {host} -p {port}");
-                let address = if files.is_some() {
-                    ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
-                } else {
-                    ConnectionAddr::Tcp(host, port)
-                };
-                (address, cli)
+                format!("redis-cli{tls} -h {host} -p {port}")
             }
-            Endpoint::Unix(path) => {
-                (ConnectionAddr::Unix(path.clone()), format!("redis-cli -s {}", path.display()))
-            }
+            Endpoint::Unix(path) => format!("redis-cli -s {}", path.display()),
         };
-        let mut settings = RedisConnectionInfo::default().set_db(i64::from(*db));
         if let Some(login) = login {
-            settings = settings.set_password(&login.password);
             if let Some(user) = &login.user {
-                settings = settings.set_username(user);
                 cli.push_str(" --user ");
                 cli.push_str(user);
             }
             cli.push_str(" --askpass");
         }
-        let info = address.into_connection_info().map_err(|error| error.to_string())?;
-        let (info, name) = (info.set_redis_settings(settings), endpoint.to_string());
-        Ok(Self { info, files: files.clone(), role, name, cli })
+        let access = Access::new(login.clone(), *db, files.as_ref());
+        let access = access.map_err(|error| error.to_string())?;
+        Ok(Self { endpoint: endpoint.clone(), access, role, name: endpoint.to_string(), cli })
     }
 
     /// Whether others on the network can read what is sent.
     pub(super) fn is_in_clear(&self) -> bool {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) => {
+        match &self.endpoint {
+            Endpoint::Tcp { host, .. } if self.access.tls.is_none() => {
                 let ip = host.parse().map(|ip: std::net::IpAddr| ip.is_loopback());
                 !ip.unwrap_or(host == "localhost")
             }
@@ -76,9 +64,8 @@ impl RedisServer {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_redis::Topology;
-
     use super::*;
+    use crate::endpoint::Topology;
 
     #[test]
     fn a_server_is_shown_without_its_password() {
