@@ -20,6 +20,8 @@ mod deploy_redis;
 mod doctor;
 mod drain;
 mod engines;
+mod engines_exactly;
+mod engines_postgres;
 mod evasion;
 mod extremes;
 mod figures;
