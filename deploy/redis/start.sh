@@ -1,7 +1,7 @@
 #!/bin/sh
 # Starts Redis with the redis.conf and users.acl in this folder. Adds the hashes of REDIS_PASSWORD (user tidegate) and
-# REDIS_ADMIN_PASSWORD (user admin) to a copy of users.acl in RUN. Redis keeps its data in DATA. Arguments are passed to
-# redis-server, e.g. --port 6380.
+# REDIS_ADMIN_PASSWORD (user admin) to a copy of users.acl in RUN. Redis keeps its data in DATA. CONFIG is another
+# redis.conf. Arguments are passed to redis-server, e.g. --port 6380.
 set -eu
 : "${REDIS_PASSWORD:?the password of user tidegate}" "${REDIS_ADMIN_PASSWORD:?the password of user admin}"
 here=$(dirname "$0")
@@ -12,4 +12,4 @@ sha256() { printf %s "$1" | sha256sum | cut -d' ' -f1; }
 umask 077
 sed -e "s/TIDEGATE_PASSWORD_SHA256/$(sha256 "$REDIS_PASSWORD")/" \
   -e "s/ADMIN_PASSWORD_SHA256/$(sha256 "$REDIS_ADMIN_PASSWORD")/" "$here/users.acl" >"$run/users.acl"
-exec redis-server "$here/redis.conf" --aclfile "$run/users.acl" --dir "${DATA:-/data}" "$@"
+exec redis-server "${CONFIG:-$here/redis.conf}" --aclfile "$run/users.acl" --dir "${DATA:-/data}" "$@"

@@ -9,24 +9,31 @@ mod docs;
 mod envoy;
 mod proxy;
 mod serve;
+mod stores;
 mod validate;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use tidegate::driver::{MemoryDriver, StoreDrivers};
-use tidegate_redis::RedisDriver;
 
 use crate::cli::{Cli, Command};
 
-/// The stores that URLs can name.
+/// The stores that URLs can name: each is a feature, and without it says so.
 const STORES: StoreDrivers = StoreDrivers(&[
     &MemoryDriver,
-    &RedisDriver,
+    #[cfg(feature = "redis")]
+    &tidegate_redis::RedisDriver,
+    #[cfg(not(feature = "redis"))]
+    &stores::REDIS,
     #[cfg(feature = "postgres")]
     &tidegate_postgres::PostgresDriver,
+    #[cfg(not(feature = "postgres"))]
+    &stores::POSTGRES,
     #[cfg(feature = "memcached")]
     &tidegate_memcached::MemcachedDriver,
+    #[cfg(not(feature = "memcached"))]
+    &stores::MEMCACHED,
 ]);
 
 fn main() -> ExitCode {

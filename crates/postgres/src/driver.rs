@@ -9,6 +9,7 @@ use tidegate_cas::{CasOptions, CasStore};
 
 use crate::backend::PostgresBackend;
 use crate::examine::examine;
+use crate::pool::tls;
 use crate::sweep;
 use crate::url::PostgresUrl;
 
@@ -49,7 +50,7 @@ impl StoreDriver for PostgresDriver {
     fn check(&self, url: &str) -> Result<(), StoreError> {
         let url = PostgresUrl::parse(url)?;
         url.with_password()?;
-        Ok(())
+        tls(&url).map(drop)
     }
 
     fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, StoreError> {

@@ -13,6 +13,7 @@ mod error;
 mod examine;
 mod pool;
 mod schema;
+mod servers;
 mod sweep;
 mod url;
 

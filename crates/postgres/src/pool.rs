@@ -1,7 +1,7 @@
 //! Connections: few, made when they are needed, and given up when a statement on them did not end in time.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use tidegate::{StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres::{Client, Config, NoTls, Statement};
 
 use crate::error::{failed, not_connected};
 use crate::schema::{self, Statements};
+use crate::servers::{self, each_server};
 use crate::url::{Durability, PostgresUrl};
 
-/// The longest time that making a connection takes, and giving one up. A check does not wait that long: a connection that
-/// is late serves the next one.
+/// The longest time that a connection to one server takes, and giving one up. A check does not wait that long: a connection
+/// that is late serves the next one.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How long a statement may run on the server after its caller has given up.
@@ -33,17 +34,23 @@ pub(crate) struct Pool {
 
 struct Shared {
     url: PostgresUrl,
-    #[cfg(feature = "tls")]
-    tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
+    tls: Option<Tls>,
     statements: Statements,
     idle: Mutex<Vec<Connected>>,
     /// One permit for each connection that is used, being made, or being given up.
     room: Arc<Semaphore>,
     /// Rises when connections made before are of no use: they lead to a server that is not the primary any more.
     generation: AtomicU64,
+    /// The number of the server that accepted writes last: it is tried first.
+    primary: AtomicUsize,
     runtime: Handle,
     counters: Arc<NetworkCounters>,
 }
+
+#[cfg(feature = "tls")]
+type Tls = tokio_postgres_rustls::MakeRustlsConnect;
+#[cfg(not(feature = "tls"))]
+type Tls = NoTls;
 
 /// An open connection with its statements.
 pub(crate) struct Connected {
@@ -60,23 +67,17 @@ impl Pool {
         url: PostgresUrl,
         counters: Arc<NetworkCounters>,
     ) -> Result<Self, StoreError> {
-        #[cfg(not(feature = "tls"))]
-        if url.uses_tls() {
-            let why = "store URL, sslmode: this build has no TLS (feature `tls`)";
-            return Err(StoreError::new(StoreErrorKind::BadRequest, why));
-        }
-        #[cfg(feature = "tls")]
         let tls = tls(&url)?;
         let statements = Statements::new(url.durability);
         let room = Arc::new(Semaphore::new(url.connections));
         let shared = Shared {
             url,
-            #[cfg(feature = "tls")]
             tls,
             statements,
             idle: Mutex::default(),
             room,
             generation: AtomicU64::new(0),
+            primary: AtomicUsize::new(0),
             runtime: Handle::current(),
             counters,
         };
@@ -137,17 +138,36 @@ impl Shared {
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Connected, StoreError> {
-        let made = timeout(CONNECT_DEADLINE, self.try_connect()).await;
-        let late = || StoreError::new(StoreErrorKind::Unreachable, "no connection within 2s");
-        let made = made.unwrap_or_else(|_| Err(late()));
+        let made = self.find_primary().await;
         if made.is_err() {
             self.counters.connect_failures.add(1);
         }
         made
     }
 
-    async fn try_connect(self: &Arc<Self>) -> Result<Connected, StoreError> {
-        let generation = self.generation.load(Relaxed);
+    /// Tries each server once, the primary of the last time first. So a process does not leave a primary that works for
+    /// an older one that came back.
+    async fn find_primary(self: &Arc<Self>) -> Result<Connected, StoreError> {
+        let servers = each_server(&self.config()?);
+        let first = self.primary.load(Relaxed);
+        let mut failures: Vec<(String, StoreError)> = Vec::new();
+        for number in (first..).take(servers.len()).map(|number| number % servers.len()) {
+            let Some(server) = servers.get(number) else { break };
+            let late = || StoreError::new(StoreErrorKind::Unreachable, "no connection within 2s");
+            let made = timeout(CONNECT_DEADLINE, self.try_connect(server)).await;
+            match made.unwrap_or_else(|_| Err(late())) {
+                Ok(connected) => {
+                    self.primary.store(number, Relaxed);
+                    return Ok(connected);
+                }
+                Err(error) => failures.push((servers::name(server), error)),
+            }
+        }
+        Err(one_error(failures))
+    }
+
+    /// How to connect, with the password as its file has it now.
+    fn config(&self) -> Result<Config, StoreError> {
         let mut config = self.url.with_password()?;
         let commit = if self.url.durability == Durability::Full { "on" } else { "off" };
         let options = format!(
@@ -155,7 +175,12 @@ impl Shared {
         );
         let theirs = config.get_options().map(|theirs| format!("{theirs} ")).unwrap_or_default();
         config.options(format!("{theirs}{options}"));
-        let client = self.open(&config).await?;
+        Ok(config)
+    }
+
+    async fn try_connect(self: &Arc<Self>, server: &Config) -> Result<Connected, StoreError> {
+        let generation = self.generation.load(Relaxed);
+        let client = self.open(server).await?;
         schema::ensure(&client, self.url.durability).await.map_err(|error| failed(&error))?;
         let Statements { read, write, sweep } = &self.statements;
         let prepare = async |text: &str| client.prepare(text).await.map_err(|error| failed(&error));
@@ -168,7 +193,6 @@ impl Shared {
     /// Tells the server to stop what runs on a connection.
     async fn cancel(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
         let token = client.cancel_token();
-        #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             return token.cancel_query(tls.clone()).await;
         }
@@ -176,7 +200,7 @@ impl Shared {
     }
 
     /// Connects, and drives the connection until it ends.
-    async fn open(self: &Arc<Self>, config: &tokio_postgres::Config) -> Result<Client, StoreError> {
+    async fn open(self: &Arc<Self>, config: &Config) -> Result<Client, StoreError> {
         macro_rules! open_with {
             ($tls:expr) => {{
                 let (client, connection) =
@@ -190,7 +214,6 @@ impl Shared {
                 client
             }};
         }
-        #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             return Ok(open_with!(tls.clone()));
         }
@@ -198,14 +221,45 @@ impl Shared {
     }
 }
 
+/// What all servers said, each by its name if there are several.
+fn one_error(mut failures: Vec<(String, StoreError)>) -> StoreError {
+    let Some((_, last)) = failures.last() else {
+        return StoreError::new(StoreErrorKind::Unreachable, "the URL names no server");
+    };
+    if failures.len() > 1 {
+        let kind = last.kind();
+        let each = failures.iter().map(|(name, error)| format!("{name}: {error}"));
+        return StoreError::new(kind, each.collect::<Vec<_>>().join("; "));
+    }
+    failures.remove(0).1
+}
+
+/// Reads the certificates that a URL names.
 #[cfg(feature = "tls")]
-fn tls(url: &PostgresUrl) -> Result<Option<tokio_postgres_rustls::MakeRustlsConnect>, StoreError> {
+pub(crate) fn tls(url: &PostgresUrl) -> Result<Option<Tls>, StoreError> {
     if !url.uses_tls() {
         return Ok(None);
     }
     let config = tidegate::store_kit::client_config(url.ca.as_deref(), url.own_files())
-        .map_err(|why| StoreError::new(StoreErrorKind::BadRequest, format!("store URL, {why}")))?;
+        .map_err(|why| StoreError::new(StoreErrorKind::BadRequest, bad_file(&why)))?;
     Ok(Some(tokio_postgres_rustls::MakeRustlsConnect::new((*config).clone())))
+}
+
+/// Says `sslrootcert`, `sslcert` or `sslkey`, as these URLs do.
+#[cfg(feature = "tls")]
+fn bad_file(why: &str) -> String {
+    let (name, rest) = why.split_once(": ").unwrap_or(("", why));
+    let name = if name == "ca" { "rootcert" } else { name };
+    format!("store URL, ssl{name}: {}", rest.replace("?ca=", "sslrootcert="))
+}
+
+#[cfg(not(feature = "tls"))]
+pub(crate) fn tls(url: &PostgresUrl) -> Result<Option<Tls>, StoreError> {
+    if url.uses_tls() {
+        let why = "store URL, sslmode: this build has no TLS (feature `tls`)";
+        return Err(StoreError::new(StoreErrorKind::BadRequest, why));
+    }
+    Ok(None)
 }
 
 /// A connection while it is used. Dropped before [`Lent::give_back`], because its time was up or a statement failed, it is

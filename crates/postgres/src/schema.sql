@@ -1,7 +1,12 @@
 -- What tidegate keeps in PostgreSQL. Runs as one transaction, under a lock, when its version is newer than what is there.
 -- {items} is the name of the table, {unlogged} the word for one that does not survive a crash.
 
-CREATE SCHEMA IF NOT EXISTS tidegate;
+-- Not IF NOT EXISTS, which asks for the right to create a schema even where there is nothing to create.
+DO $$ BEGIN
+  IF to_regnamespace('tidegate') IS NULL THEN
+    CREATE SCHEMA tidegate;
+  END IF;
+END $$;
 
 CREATE TABLE IF NOT EXISTS tidegate.versions (name text PRIMARY KEY, version int NOT NULL);
 

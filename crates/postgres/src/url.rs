@@ -62,6 +62,9 @@ const CONNECTIONS_MAX: usize = 100;
 
 const CONNECTIONS: usize = 8;
 
+/// More servers than this in one URL are a mistake.
+const SERVERS_MAX: usize = 16;
+
 impl PostgresUrl {
     /// How URLs begin.
     ///
@@ -91,6 +94,9 @@ impl PostgresUrl {
         let mut config = Config::from_str(&plain).map_err(|error| bad(&with_cause(&error)))?;
         if config.get_hosts().is_empty() {
             return Err(bad("expected postgres://USER@HOST/DATABASE"));
+        }
+        if config.get_hosts().len() > SERVERS_MAX {
+            return Err(bad("hosts: expected at most 16"));
         }
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_application_name().is_none() {
@@ -242,6 +248,8 @@ mod tests {
             assert!(error.contains(part) && !error.contains("secret"), "{parameters}: {error}");
         }
         assert!(PostgresUrl::parse("postgres:///app").is_err(), "no host");
+        let many = format!("postgres://app@{}/app", vec!["h"; 17].join(","));
+        assert!(PostgresUrl::parse(&many).unwrap_err().to_string().contains("at most 16"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod cluster;
 mod connection;
 mod endpoint;
 mod error;
+mod examine;
 mod key;
 mod node;
 mod node_breaker;

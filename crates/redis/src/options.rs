@@ -3,11 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidegate::driver::{OpenStore, StoreDriver, StoreMonitor, StoreOptions, StoreReport};
-use tidegate::{BreakerOptions, BreakerState, StoreError};
+use tidegate::driver::{Finding, OpenStore, StoreDriver, StoreMonitor, StoreOptions, StoreReport};
+use tidegate::{BreakerOptions, BreakerState, Reply, StoreError};
 
 use crate::access::Access;
 use crate::endpoint::Topology;
+use crate::examine::examine;
 use crate::store::RedisStore;
 use crate::url::RedisUrl;
 
@@ -126,6 +127,16 @@ impl StoreDriver for RedisDriver {
             ..RedisOptions::new(url)
         };
         Ok(OpenStore::new("redis", RedisStore::new(options)?))
+    }
+
+    fn examine(
+        &self,
+        url: &str,
+        options: &StoreOptions,
+        nodes: u64,
+    ) -> Reply<'static, Vec<Finding>, StoreError> {
+        let (url, key_prefix) = (url.to_owned(), options.key_prefix.clone());
+        Reply::later(async move { Ok(examine(url, key_prefix, nodes).await) })
     }
 }
 

@@ -11,6 +11,7 @@ mod cluster_view;
 mod faults;
 mod memcached;
 mod postgres;
+mod postgres_builder;
 mod proxy;
 mod proxy_line;
 mod resp;
@@ -19,6 +20,7 @@ mod sentinel;
 mod server;
 mod setup;
 mod slot_move;
+mod small_disk;
 mod tls;
 
 pub use builder::RedisBuilder;
@@ -26,11 +28,13 @@ pub use cluster::{ClusterShape, RedisCluster};
 pub use faults::{Faults, Way};
 pub use memcached::MemcachedServer;
 pub use postgres::PostgresServer;
+pub use postgres_builder::PostgresBuilder;
 pub use proxy::FaultProxy;
 pub use resp::Reply;
 pub use sentinel::{RedisSentinel, Replaced};
 pub use server::RedisServer;
 pub use slot_move::SlotMove;
+pub use small_disk::SmallDisk;
 pub use tls::TlsFiles;
 
 /// How long one process may take for a step. Generous: only a failure takes this long.

@@ -12,6 +12,7 @@
 pub(crate) mod counters;
 mod finding;
 mod report;
+mod timing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tidegate_core::{Limit, Mode, Timestamp};
 
 pub use self::finding::{Finding, Severity};
 pub use self::report::{CallTimes, NetworkStats, StoreReport};
+pub use self::timing::{Laps, millis};
 use crate::reply::Reply;
 use crate::store::breaker::{Breaker, BreakerOptions, BreakerState};
 use crate::store::memory::MemoryStore;
@@ -63,7 +65,7 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
     }
 
     /// Connects, and looks for what is wrong for this many processes that will use it: `tidegate doctor`. The default
-    /// finds nothing. The caller sees by itself whether the store answers.
+    /// finds nothing. The caller then runs every algorithm once, unless there are findings and none of them is ok.
     fn examine(
         &self,
         url: &str,

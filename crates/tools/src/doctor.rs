@@ -1,35 +1,18 @@
 //! `tidegate doctor`: examines a store, and prints findings with remedies.
 //!
-//! - `nodes` finds the servers of a URL, each a `server` with a `connection`.
-//! - `collect`, with `permissions` and `scan`, reads the `facts` of a server.
-//! - `checks` are pure functions from facts to `finding`s, tested as rows of data.
-//! - `script` runs the scripts through the real client.
+//! The store's driver knows what can be wrong with its servers. `script` runs every algorithm through the real client.
 
-mod checks;
-mod collect;
-mod connection;
-mod facts;
-mod nodes;
-mod permissions;
 mod print;
-mod scan;
 mod script;
-mod server;
-mod timing;
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use self::connection::ConnectError;
-use self::facts::Role;
-use self::server::RedisServer;
 use super::failure::block_on;
 use super::{ERROR, Failure, OK};
-use tidegate::driver::{self, StoreDrivers};
-use tidegate::driver::{Finding, Severity};
+use tidegate::driver::{self, Finding, Severity, StoreDrivers};
 use tidegate_config::Config;
-use tidegate_redis::{RedisUrl, Topology};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,21 +66,6 @@ impl DoctorArgs {
     }
 }
 
-/// What tidegate needs from the store.
-struct Requirements {
-    key_prefix: String,
-    nodes: u64,
-    /// Of this run, so that two runs do not interfere.
-    id: String,
-}
-
-impl Requirements {
-    /// The name of a key that only this run uses.
-    fn key(&self, what: &str) -> String {
-        format!("{}:{{doctor-{}}}:{what}", self.key_prefix, self.id)
-    }
-}
-
 /// Examines, prints, and exits with 1 on a fault.
 pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let findings = block_on(examine(&args.configured(stores)?, stores))?;
@@ -112,87 +80,24 @@ async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>
         let seen = "the state is in each process's own memory: there is nothing to connect to";
         return Ok(vec![Finding::ok("reach", seen)]);
     }
-    let is_redis = RedisUrl::SCHEMES.iter().any(|scheme| url.starts_with(scheme));
-    if !is_redis {
-        return examine_other(url, args, stores).await;
-    }
-    let id = format!("{:08x}", RandomState::new().hash_one(()) >> 32);
-    let requirements = Requirements { key_prefix: args.key_prefix.clone(), nodes: args.nodes, id };
-    let not_reached = |why| vec![checks::not_reached(&ConnectError::Url(why), "redis-cli")];
-    let parsed = match RedisUrl::parse(url) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            return Ok(not_reached(format!("store {}: {error}", driver::redacted(url))));
-        }
-    };
-    let store = script::open(url, &requirements.key_prefix, stores);
-    if let (Topology::Single(_), Err(why)) = (&parsed.topology, &store) {
-        return Ok(not_reached(why.clone()));
-    }
-    let nodes::Nodes { servers, mut findings } = nodes::find(&parsed).await;
-    let mut reached = false;
-    for server in &servers {
-        let (of_node, answers) = examine_node(server, &requirements).await;
-        findings.extend(of_node);
-        reached |= answers && server.role != Role::Replica;
-    }
-    match store {
-        Ok(store) if reached => {
-            findings.extend(script::run(store, format!("doctor-{}", requirements.id)).await);
-        }
-        Ok(_) => {}
-        Err(why) => findings.push(checks::not_opened(&why)),
-    }
-    Ok(findings)
-}
-
-/// A store that is not Redis: its driver knows what can be wrong with it, and every algorithm is run once.
-async fn examine_other(
-    url: &str,
-    args: &DoctorArgs,
-    stores: StoreDrivers,
-) -> Result<Vec<Finding>, Failure> {
-    stores.check(url).map_err(Failure::new)?;
     let driver = stores.find(url).map_err(Failure::new)?;
     let options = script::options(&args.key_prefix);
     let mut findings = match driver.examine(url, &options, args.nodes).await {
         Ok(findings) => findings,
         Err(error) => {
             let seen = format!("store {}: {error}", driver::redacted(url));
-            return Ok(vec![
+            vec![
                 Finding::fault("reach", seen)
                     .risk("every policy decides by on_store_error")
                     .remedy("start the store, or correct the URL"),
-            ]);
+            ]
         }
     };
-    let id = format!("doctor-{:08x}", RandomState::new().hash_one(()) >> 32);
-    let store = script::open(url, &args.key_prefix, stores).map_err(Failure::new)?;
-    findings.extend(script::run(store, id).await);
-    Ok(findings)
-}
-
-/// The findings of one server, and whether it answers.
-async fn examine_node(server: &RedisServer, requirements: &Requirements) -> (Vec<Finding>, bool) {
-    let mut connection = match nodes::connect(server).await {
-        Ok(connection) => connection,
-        Err(finding) if server.role == Role::Replica => {
-            return (vec![nodes::as_warning(finding)], false);
-        }
-        Err(finding) => return (vec![finding], false),
-    };
-    let facts = collect::collect(&mut connection, server, requirements).await;
-    let mut findings = vec![Finding::ok("reach", "it answers")];
-    if let Some(why) = connection.lost {
-        findings = vec![
-            Finding::fault(
-                "reach",
-                format!("the connection was lost: {}", tidegate_core::text::printable(&why)),
-            )
-            .risk("what comes after it was not looked at")
-            .remedy(format!("{} PING", server.cli)),
-        ];
+    // Where nothing is well, no server was reached, and each algorithm would only wait in vain.
+    if findings.is_empty() || findings.iter().any(|it| it.severity == Severity::Ok) {
+        let opened = stores.open(url, &options).map_err(Failure::new)?;
+        let id = format!("doctor-{:08x}", RandomState::new().hash_one(()) >> 32);
+        findings.extend(script::run(opened.store, id).await);
     }
-    findings.extend(checks::all(&facts));
-    (findings.into_iter().map(|finding| finding.at(&server.name)).collect(), true)
+    Ok(findings)
 }

@@ -2,6 +2,7 @@
 //! and run its command and health check.
 
 use std::collections::BTreeSet;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -84,6 +85,7 @@ fn the_images_command_and_health_check_work() {
     assert_eq!(ports_of(&document("docker/config/tidegate.yaml")), exposed);
 }
 
+/// Checks a Compose file by the specification.
 fn composed(file: &str) -> Result<String, String> {
     let script = root().join("crates/cli/tests/clients/compose_check.py");
     ran(tool("deploy", "bin/python").arg(script).arg(file))
@@ -102,6 +104,39 @@ fn the_compose_schema_accepts_the_files() {
         let bad = folder.write("bad.yaml", compose.replace(from, to));
         assert!(composed(&bad).is_err(), "{to}");
     }
+}
+
+/// The store that a Compose file gives to tidegate, with `hunter2` for each password. It is checked on the way: the schema
+/// accepts the file, what it mounts exists, and its passwords are asked for.
+pub(crate) fn composed_store(folder: &str) -> String {
+    let path = root().join("deploy").join(folder);
+    composed(path.join("compose.yaml").to_str().unwrap()).unwrap();
+    let compose = document(&format!("{folder}/compose.yaml"));
+    let services = compose["services"].as_object().unwrap();
+    let mounts = services.values().filter_map(|it| it["volumes"].as_array()).flatten();
+    for mount in mounts.map(|mount| mount.as_str().unwrap()) {
+        let parts: Vec<_> = mount.split(':').collect();
+        if parts[0].starts_with('.') {
+            assert!(path.join(parts[0]).exists() && parts[2] == "ro", "{folder}: {mount}");
+        } else {
+            assert!(compose["volumes"][parts[0]].is_object(), "{folder}: {mount}");
+        }
+    }
+    let (example, asked) =
+        (text(&format!("{folder}/.env.example")), text(&format!("{folder}/compose.yaml")));
+    for variable in asked.split("${").skip(1).map(|it| it.split(":?").next().unwrap()) {
+        assert!(example.contains(&format!("\n{variable}=\n")), "{folder}: {variable}");
+    }
+    let store = services["tidegate"]["environment"]["TIDEGATE_STORE"].as_str().unwrap();
+    let (before, after) = store.split_once("${").unwrap();
+    format!("{before}hunter2{}", after.split_once('}').unwrap().1)
+}
+
+/// The server with the configuration of a folder of `deploy/` and this store.
+pub(crate) fn composed_server(folder: &str, store: &str) -> Server {
+    let config = root().join("deploy").join(folder).join("config/tidegate.yaml");
+    let args = ["serve", "-c", config.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    Server::launched(tidegate(&args).env("TIDEGATE_STORE", store).stderr(Stdio::null()))
 }
 
 #[test]

@@ -5,12 +5,15 @@ use crate::support::{Folder, Server, run};
 use crate::vectors::{golden, replay};
 
 /// A long deadline, because the machine may be busy: a decision without the store would use a local limit.
-fn serve(folder: &Folder, url: &str, policies: &str) -> Server {
-    let store = format!("store: {{ url: \"{url}\", deadline: 10s, breaker: false }}\n");
+pub(crate) fn serve(folder: &Folder, url: &str, policies: &str) -> Server {
+    let store = match url {
+        "memory:" => "store: memory\n".to_owned(),
+        url => format!("store: {{ url: \"{url}\", deadline: 10s, breaker: false }}\n"),
+    };
     Server::with_config(folder, &(store + policies))
 }
 
-fn wait_for_store(server: &Server, policy: &str) {
+pub(crate) fn wait_for_store(server: &Server, policy: &str) {
     let peek = format!(r#"{{"policy":"{policy}","key":"probe"}}"#);
     wait_until("the server counts in its store", DEADLINE, || {
         server.post("/v1/peek", &peek).json()["source"] == "store"

@@ -8,7 +8,7 @@ use tidegate_testkit::processes::{DEADLINE, PostgresServer, wait_until};
 
 use crate::support::{open, options, take};
 
-fn quick() -> StoreOptions {
+pub(crate) fn quick() -> StoreOptions {
     StoreOptions { deadline: Duration::from_millis(100), ..options("tg") }
 }
 

@@ -2,7 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
 mod behaviours;
+mod crashes;
+mod disk;
 mod exactly_k;
+mod failover;
 mod faults;
+mod load;
+mod logins;
 mod rows;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;

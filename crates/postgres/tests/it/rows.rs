@@ -14,17 +14,48 @@ async fn writes_touch_no_index_and_rows_can_be_read_by_people() {
         take(&*store, "1000000/day", "user-42").await.unwrap();
     }
     assert_eq!(server.sql("SELECT key FROM tidegate.items"), "tg:p:api:7:user-42");
-    let hot = || {
-        let counts =
-            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'items'";
-        let row = server.sql(counts);
-        let (all, hot) = row.split_once('|').unwrap();
-        (all.parse::<u64>().unwrap(), hot.parse::<u64>().unwrap())
-    };
     // Statistics are written by each connection, at most once a second.
-    wait_until("200 updates in the statistics", DEADLINE, || hot().0 >= 199);
-    let (all, hot) = hot();
+    wait_until("200 updates in the statistics", DEADLINE, || updates(&server).0 >= 199);
+    let (all, hot) = updates(&server);
     assert!(hot * 10 >= all * 9, "{hot} of {all} updates left the index alone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_thousand_decisions_stay_on_their_pages_and_the_table_stays_small() {
+    const KEYS: usize = 16;
+    const DECISIONS: usize = 1_500;
+    /// What as many row versions would take without being reused: some 100 bytes each.
+    const GROWN_BYTES: u64 = (KEYS * DECISIONS * 100) as u64;
+    let server = PostgresServer::start();
+    let store = open(&server.url(), &options("tg"));
+    let tasks = (0..KEYS).map(|key| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for _ in 0..DECISIONS {
+                take(&*store, "1000000/day", &format!("key-{key}")).await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    // Each key was decided by itself, because a task waits for its answer.
+    let decided = (KEYS * (DECISIONS - 1)) as u64;
+    wait_until("the updates in the statistics", DEADLINE, || updates(&server).0 >= decided);
+    let (all, hot) = updates(&server);
+    assert!(hot * 100 >= all * 95, "{hot} of {all} updates left the index alone");
+    server.sql("VACUUM tidegate.items");
+    let size = |what: &str| -> u64 { server.sql(&format!("SELECT {what}")).parse().unwrap() };
+    let bytes = size("pg_total_relation_size('tidegate.items')");
+    assert!(bytes < GROWN_BYTES / 4, "{bytes} bytes for {KEYS} rows");
+}
+
+/// All updates of the table, and those that left the index alone.
+fn updates(server: &PostgresServer) -> (u64, u64) {
+    let counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'items'";
+    let row = server.sql(counts);
+    let (all, hot) = row.split_once('|').unwrap();
+    (all.parse().unwrap(), hot.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

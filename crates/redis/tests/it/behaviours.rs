@@ -1,16 +1,21 @@
-//! The promises of every store, kept by Redis, one server and a cluster, and by Valkey.
+//! The promises of every store, kept by Redis, one server, a cluster and behind sentinels, and by Valkey.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tidegate_redis::{RedisOptions, RedisStore};
-use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
+use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisSentinel, RedisServer};
 use tidegate_testkit::store_behaviours;
 
 use crate::support::LONG_TIMEOUT;
 
 /// A store that goes by the caller's time.
 fn replaying(url: String) -> Arc<RedisStore> {
-    let options = RedisOptions { deadline: LONG_TIMEOUT, replays: true, ..RedisOptions::new(url) };
+    // Each test has keys of its own, where servers are shared.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let key_prefix = format!("behaviours-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let deadline = LONG_TIMEOUT;
+    let options = RedisOptions { key_prefix, deadline, replays: true, ..RedisOptions::new(url) };
     Arc::new(RedisStore::new(options).unwrap())
 }
 
@@ -41,5 +46,17 @@ mod cluster {
         let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
         let store = replaying(cluster.url());
         (cluster, move |_| store.clone())
+    });
+}
+
+mod sentinel {
+    use super::*;
+
+    /// Six processes take a while to agree, so all tests share them.
+    static GROUP: LazyLock<RedisSentinel> = LazyLock::new(RedisSentinel::start);
+
+    store_behaviours!({
+        let store = replaying(GROUP.url());
+        ((), move |_| store.clone())
     });
 }

@@ -7,6 +7,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use super::scratch::PrivateDir;
 
+/// The name in the certificate of clients.
+pub(super) const CLIENT_NAME: &str = "tidegate";
+
 /// The PEM files that a TLS client needs.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
@@ -31,14 +34,17 @@ impl TlsFiles {
         let issue = |name: &str| {
             let key = KeyPair::generate().unwrap();
             let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-            let cert = CertificateParams::new(names).unwrap().signed_by(&key, &ca).unwrap();
+            let mut params = CertificateParams::new(names).unwrap();
+            // PostgreSQL takes the name of a client's certificate for that of its user.
+            params.distinguished_name.push(DnType::CommonName, name);
+            let cert = params.signed_by(&key, &ca).unwrap();
             (
                 write(&format!("{name}.pem"), cert.pem()),
                 write(&format!("{name}.key"), key.serialize_pem()),
             )
         };
         issue("server");
-        let (client_cert, client_key) = issue("client");
+        let (client_cert, client_key) = issue(CLIENT_NAME);
         let files = Self { ca: write("ca.pem", ca.pem()), client_cert, client_key };
         let config = format!(
             "tls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cert-file ca.pem\n\

@@ -14,8 +14,7 @@ use tidegate_config::Address;
 use crate::Failure;
 use crate::client::Stream;
 use crate::output::value_name;
-use tidegate_core::text::printable;
-use tidegate_redis::RedisUrl;
+use tidegate_core::text::{percent_decoded, printable};
 
 /// For one connection to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,12 +51,15 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    fn read(url: &str) -> Result<Self, String> {
-        // The error could contain the password.
-        let login = RedisUrl::parse(url).map(|url| url.login);
-        let login = login.map_err(|_| "expected redis://USER:PASSWORD@HOST:PORT".to_owned())?;
-        let login = login.ok_or("a user needs a password: user:password@…")?;
-        Ok(Self(login.user.into_iter().chain([login.password]).collect()))
+    /// Reads `USER:PASSWORD` or `:PASSWORD`. An error does not repeat it.
+    fn read(login: &str) -> Result<Self, String> {
+        let (user, password) =
+            login.split_once(':').ok_or("a user needs a password: user:password@…")?;
+        let decoded = |part| percent_decoded(part).and_then(|bytes| String::from_utf8(bytes).ok());
+        let words = [user, password].into_iter().filter(|part| !part.is_empty());
+        let words = words.map(decoded).collect::<Option<Vec<_>>>();
+        let words = words.filter(|_| !password.is_empty());
+        Ok(Self(words.ok_or("expected redis://USER:PASSWORD@HOST:PORT")?))
     }
 }
 
@@ -89,7 +91,7 @@ impl ServerUrl {
                 return Err("a password with / or ? has %2F or %3F instead".to_owned());
             }
             None => (authority, Credentials::default()),
-            Some((_, address)) if scheme == "redis" => (address, Credentials::read(url)?),
+            Some((login, address)) if scheme == "redis" => (address, Credentials::read(login)?),
             Some(_) => return Err("only redis:// has users and passwords".to_owned()),
         };
         let shown = printable(authority);

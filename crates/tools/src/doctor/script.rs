@@ -8,10 +8,8 @@ use tidegate::{
     StoreErrorKind, StoreRequest, SystemClock,
 };
 
-use super::checks::{script_failed, script_times};
-use super::timing::time_each;
-use tidegate::driver::Finding;
-use tidegate::driver::{StoreDrivers, StoreOptions};
+use tidegate::driver::{Finding, Laps, StoreOptions};
+use tidegate_core::text::printable;
 
 /// One of each kind of state.
 const LIMITS: [&str; 6] = [
@@ -34,15 +32,6 @@ const BUDGET_US: u64 = 1_000_000;
 struct ScriptTest {
     store: Arc<dyn Store>,
     key: String,
-}
-
-/// The store that the script is run through.
-pub(super) fn open(
-    url: &str,
-    key_prefix: &str,
-    stores: StoreDrivers,
-) -> Result<Arc<dyn Store>, String> {
-    stores.open(url, &options(key_prefix)).map(|opened| opened.store)
 }
 
 /// How a store is opened to look at it.
@@ -68,7 +57,9 @@ pub(super) async fn run(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
         return findings;
     }
     findings.push(Finding::ok("script", "every algorithm has run"));
-    findings.extend(test.time().await.and_then(|times_us| script_times(&times_us)));
+    findings.extend(
+        test.time().await.and_then(|times_us| Finding::times("script-time", "a check", &times_us)),
+    );
     findings
 }
 
@@ -102,12 +93,38 @@ impl ScriptTest {
     /// The times of checks, sorted.
     async fn time(&self) -> Option<Vec<u64>> {
         let limit: Limit = parsed(LIMITS[0]).ok()?;
-        let once = async || self.decide(&limit, 1, Op::Peek).await.ok();
-        time_each(CHECKS_MAX, BUDGET_US, once).await
+        let mut laps = Laps::new(CHECKS_MAX, BUDGET_US);
+        while laps.start() {
+            self.decide(&limit, 1, Op::Peek).await.ok()?;
+            laps.end();
+        }
+        Some(laps.sorted_us())
     }
 }
 
 fn parsed<L: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<L, StoreError> {
     text.parse()
         .map_err(|error: L::Err| StoreError::new(StoreErrorKind::BadRequest, error.to_string()))
+}
+
+/// A check by this algorithm failed.
+fn script_failed(what: &str, error: &StoreError) -> Finding {
+    let remedy = match error.kind() {
+        StoreErrorKind::Denied => "see permissions",
+        StoreErrorKind::OutOfMemory => "see maxmemory",
+        StoreErrorKind::ReadOnly | StoreErrorKind::Misconfigured | StoreErrorKind::MasterDown => {
+            "see replication and disk"
+        }
+        StoreErrorKind::ClusterDown | StoreErrorKind::Moving => "see cluster",
+        StoreErrorKind::MaxClients => "see maxclients",
+        StoreErrorKind::Unreachable
+        | StoreErrorKind::Timeout
+        | StoreErrorKind::NotSent
+        | StoreErrorKind::Disconnected => "see reach and round-trip",
+        StoreErrorKind::Busy => "somebody's script or transaction runs for too long",
+        _ => "see the other findings: permissions, cluster, replication, disk",
+    };
+    Finding::fault("script", format!("{what}: {}", printable(&error.to_string())))
+        .risk("such checks fail, and on_store_error decides")
+        .remedy(remedy)
 }

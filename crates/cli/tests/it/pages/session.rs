@@ -48,7 +48,7 @@ impl Session {
         let wants = |what: &str| used.contains(what);
         let app = wants("127.0.0.1:3000").then(|| Origin::mirror_at((address(&host), 3000).into()));
         let redis = (wants("redis-cli") || wants(":6379")).then(|| start_redis(&folder, &host));
-        let postgres = wants(":5432").then(|| PostgresServer::start_at(&host, 5432, &[]));
+        let postgres = wants(":5432").then(|| PostgresServer::builder().at(&host, 5432).start());
         let memcached = wants(":11211").then(|| MemcachedServer::start_at(&host, 11_211, &[]));
         let servers = Vec::new();
         Self { folder, host, servers, redis, _postgres: postgres, _memcached: memcached, _app: app }

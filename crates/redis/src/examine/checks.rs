@@ -14,8 +14,7 @@ mod store;
 use super::facts::Facts;
 use tidegate::driver::Finding;
 
-pub(super) use latency::script_times;
-pub(super) use store::{not_opened, not_reached, script_failed};
+pub(super) use store::not_reached;
 
 type Check = fn(&Facts) -> Option<Finding>;
 
@@ -73,14 +72,6 @@ fn bytes(count: u64) -> String {
 /// `1 key`, `2 keys`.
 fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Microseconds as milliseconds with two digits, or as seconds where there are many.
-fn millis(us: u64) -> String {
-    if us >= 10_000_000 {
-        return format!("{} s", us / 1_000_000);
-    }
-    format!("{}.{:02} ms", us / 1000, us % 1000 / 10)
 }
 
 #[cfg(test)]

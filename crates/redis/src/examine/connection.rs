@@ -1,17 +1,18 @@
 //! A connection with a long timeout, which distinguishes a server that refuses a command from one that is gone.
 
-use std::path::PathBuf;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ErrorKind, FromRedisValue, Pipeline,
-    RedisError, TlsCertificates, Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisConnectionInfo,
+    RedisError, Value,
 };
+use tokio::time::timeout;
 
 use super::server::RedisServer;
-use tidegate_core::text::printable;
-use tidegate_redis::TlsFiles;
+use crate::stream::{Meter, MeteredStream};
 
 /// For a connection, and for a reply.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,6 +35,7 @@ pub(super) enum ConnectError {
 /// Once the connection is lost, every command returns `None`.
 pub(super) struct Connection {
     inner: MultiplexedConnection,
+    meter: Arc<Meter>,
     /// Commands that the user may not run.
     pub(super) forbidden: Vec<&'static str>,
     /// Why the connection was lost.
@@ -42,12 +44,8 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn open(server: &RedisServer) -> Result<Self, ConnectError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT));
-        let client = client(server)?;
-        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connected.map_err(|error| connect_error(&error))?;
+        let open = timeout(TIMEOUT, Self::enter(server)).await;
+        let (mut connection, meter) = open.unwrap_or(Err(ConnectError::TimedOut))?;
         let pong: Result<Value, _> = redis::cmd("PING").query_async(&mut connection).await;
         // With one of these it answers, and a check reports it.
         let states = ["LOADING", "BUSY", "NOPERM", "MASTERDOWN", "MISCONF"];
@@ -55,8 +53,24 @@ impl Connection {
             Err(error) if !error.code().is_some_and(|code| states.contains(&code)) => {
                 Err(connect_error(&error))
             }
-            _ => Ok(Self { inner: connection, forbidden: Vec::new(), lost: None }),
+            _ => Ok(Self { inner: connection, meter, forbidden: Vec::new(), lost: None }),
         }
+    }
+
+    /// Connects, logs in, and starts a task that ends with the connection.
+    async fn enter(
+        server: &RedisServer,
+    ) -> Result<(MultiplexedConnection, Arc<Meter>), ConnectError> {
+        let stream = MeteredStream::connect(&server.endpoint, &server.access).await;
+        let stream = stream.map_err(|error| not_connected(&error))?;
+        let meter = stream.meter.clone();
+        let info = RedisConnectionInfo::default().set_db(i64::from(server.access.db));
+        let info = server.access.login.iter().fold(info, |info, login| login.enter(info));
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
+        let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
+        let (connection, driver) = made.map_err(|error| connect_error(&error))?;
+        tokio::spawn(driver);
+        Ok((connection, meter))
     }
 
     /// The reply; an error reply adds `name` to the forbidden commands.
@@ -90,6 +104,7 @@ impl Connection {
     }
 
     fn unless_lost<T>(&mut self, reply: Result<T, RedisError>) -> Option<Result<T, RedisError>> {
+        self.meter.reply_ends();
         let is_lost = |error: &&RedisError| error.is_io_error() || error.is_unrecoverable_error();
         self.lost = reply.as_ref().err().filter(is_lost).map(ToString::to_string);
         self.lost.is_none().then_some(reply)
@@ -104,26 +119,13 @@ impl Connection {
     }
 }
 
-fn client(server: &RedisServer) -> Result<Client, ConnectError> {
-    let TlsFiles { ca, cert, key } = server.files.clone().unwrap_or_default();
-    let read = |file: PathBuf| {
-        let shown = printable(&file.display().to_string());
-        let why = |error| ConnectError::Url(format!("cannot read {shown}: {error}"));
-        std::fs::read(file).map_err(why)
-    };
-    let root_cert = ca.map(read).transpose()?;
-    let client_tls = match (cert, key) {
-        (Some(cert), Some(key)) => {
-            Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })
-        }
-        _ => None,
-    };
-    let client = if root_cert.is_some() || client_tls.is_some() {
-        Client::build_with_tls(server.info.clone(), TlsCertificates { client_tls, root_cert })
-    } else {
-        Client::open(server.info.clone())
-    };
-    client.map_err(|error| connect_error(&error))
+/// What the system says of a connection that it did not make.
+fn not_connected(error: &io::Error) -> ConnectError {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ConnectError::Refused,
+        io::ErrorKind::TimedOut => ConnectError::TimedOut,
+        _ => ConnectError::Other(error.to_string()),
+    }
 }
 
 fn connect_error(error: &RedisError) -> ConnectError {

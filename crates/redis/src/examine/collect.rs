@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use redis::{Cmd, Value, cmd, pipe};
+use tidegate::driver::Laps;
 use tidegate::{Clock, SystemClock};
 
 use super::connection::Connection;
 use super::facts::{Facts, Fields, Role, Skew, SlowLog};
 use super::server::RedisServer;
-use super::timing::time_each;
 use super::{Requirements, permissions, scan};
 
 /// The settings that are read, one at a time as Redis before 7 needs it. Never `*`, which would fetch passwords.
@@ -48,12 +48,12 @@ pub(super) async fn collect(
     server: &RedisServer,
     requirements: &Requirements,
 ) -> Facts {
-    let settings = server.info.redis_settings();
+    let login = server.access.login.as_ref();
     let mut facts = Facts {
         role: server.role,
         cli: server.cli.clone(),
-        user: settings.username().unwrap_or_default().to_owned(),
-        anonymous: settings.password().is_none(),
+        user: login.and_then(|login| login.user.clone()).unwrap_or_default(),
+        anonymous: login.is_none(),
         in_clear: server.is_in_clear(),
         prefix: requirements.key_prefix.clone(),
         nodes: requirements.nodes,
@@ -97,8 +97,12 @@ async fn config(connection: &mut Connection) -> Option<Fields> {
 
 async fn pings(connection: &mut Connection) -> Option<Vec<u64>> {
     let ping = cmd("PING");
-    let once = async || connection.query::<Value>("PING", &ping).await.map(drop);
-    time_each(PINGS_MAX, BUDGET_US, once).await
+    let mut laps = Laps::new(PINGS_MAX, BUDGET_US);
+    while laps.start() {
+        connection.query::<Value>("PING", &ping).await?;
+        laps.end();
+    }
+    Some(laps.sorted_us())
 }
 
 async fn skew(connection: &mut Connection) -> Option<Skew> {

@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use redis::{Cmd, cmd};
 
 use super::{Finding, Role, as_warning, connect, server};
-use crate::doctor::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::examine::connection::Connection;
+use crate::url::RedisUrl;
 use tidegate_core::text::printable;
-use tidegate_redis::{Endpoint, RedisUrl};
 
 /// The replies of all sentinels.
 #[derive(Default)]

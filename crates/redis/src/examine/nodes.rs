@@ -7,8 +7,9 @@ use super::checks::not_reached;
 use super::connection::{ConnectError, Connection};
 use super::facts::Role;
 use super::server::RedisServer;
+use crate::endpoint::{Endpoint, Topology};
+use crate::url::RedisUrl;
 use tidegate::driver::{Finding, Severity};
-use tidegate_redis::{Endpoint, RedisUrl, Topology};
 
 /// The servers, and findings about the cluster or the sentinels.
 #[derive(Default)]

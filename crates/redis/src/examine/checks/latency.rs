@@ -1,53 +1,18 @@
 //! Latency, slow commands, and the clocks.
 
-use super::{Check, Facts, Finding, millis};
+use tidegate::driver::millis;
+
+use super::{Check, Facts, Finding};
 
 /// What a decision may take by default.
 const DEADLINE_US: u64 = tidegate::deadline::DEFAULT.subsec_micros() as u64;
-/// The breaker opens above this p99 by default.
-const BREAKER_US: u64 = 10_000;
-/// More than a network within one place needs.
-const NEAR_US: u64 = 2_000;
 /// Clocks that are kept in time differ by less.
 const SKEW_US: u64 = 1_000_000;
 
 pub(super) const CHECKS: &[Check] = &[round_trip, slow, events, clock];
 
 fn round_trip(facts: &Facts) -> Option<Finding> {
-    times("round-trip", "PING", &facts.pings_us)
-}
-
-/// What the script itself takes, all in. The times are sorted.
-pub(in super::super) fn script_times(times_us: &[u64]) -> Option<Finding> {
-    times("script-time", "a check", times_us)
-}
-
-fn times(check: &'static str, what: &str, sorted_us: &[u64]) -> Option<Finding> {
-    let (median, p99) = (percentile(sorted_us, 50)?, percentile(sorted_us, 99)?);
-    let count = sorted_us.len();
-    let seen = format!("{what} takes {}, p99 {} ({count} of them)", millis(median), millis(p99));
-    let closer = "run tidegate nearer to Redis, or give the policies a longer deadline";
-    Some(if median >= DEADLINE_US {
-        Finding::fault(check, seen)
-            .risk("most decisions miss the deadline of 20 ms, and on_store_error decides")
-            .remedy(closer)
-    } else if p99 >= BREAKER_US {
-        Finding::warning(check, seen)
-            .risk("with a p99 above 10 ms the breaker opens, and on_store_error decides")
-            .remedy(closer)
-    } else if median >= NEAR_US {
-        Finding::note(check, seen)
-            .risk("every decision that needs Redis waits that long; leases save most of them")
-            .remedy("run tidegate nearer to Redis, or set lease: true where a policy may")
-    } else {
-        Finding::ok(check, seen)
-    })
-}
-
-/// The nearest rank.
-fn percentile(sorted: &[u64], percent: usize) -> Option<u64> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied()
+    Finding::times("round-trip", "PING", &facts.pings_us)
 }
 
 fn slow(facts: &Facts) -> Option<Finding> {

@@ -1,7 +1,7 @@
 //! Replicas, and how far they are behind.
 
 use super::{Check, Facts, Finding, counted};
-use crate::doctor::facts::{Fields, Role};
+use crate::examine::facts::{Fields, Role};
 
 /// Replicas report once a second; more than this is late.
 const LAG_S: u64 = 2;

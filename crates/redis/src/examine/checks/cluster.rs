@@ -1,7 +1,7 @@
 //! A cluster's health, as one of its nodes sees it.
 
 use super::{Check, Facts, Finding};
-use crate::doctor::facts::Role;
+use crate::examine::facts::Role;
 
 const SLOTS: u64 = 16_384;
 

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
-use tidegate_redis::{Endpoint, RedisUrl, TlsFiles};
-
 use super::facts::Role;
+use crate::access::Access;
+use crate::endpoint::{Endpoint, TlsFiles};
+use crate::url::RedisUrl;
 
 /// The options of `redis-cli`.
 fn cli_options(files: &TlsFiles) -> String {
@@ -16,10 +16,29 @@ fn cli_options(files: &TlsFiles) -> String {
     format!(" --tls{ca}{cert}{}", option("key", &files.key))
 }
 
+/// The `redis-cli` command for a server.
+fn cli(endpoint: &Endpoint, url: &RedisUrl) -> String {
+    let mut cli = match endpoint {
+        Endpoint::Tcp { host, port } => {
+            let tls = url.tls.as_ref().map_or(String::new(), cli_options);
+            format!("redis-cli{tls} -h {host} -p {port}")
+        }
+        Endpoint::Unix(path) => format!("redis-cli -s {}", path.display()),
+    };
+    if let Some(login) = &url.login {
+        if let Some(user) = &login.user {
+            cli.push_str(" --user ");
+            cli.push_str(user);
+        }
+        cli.push_str(" --askpass");
+    }
+    cli
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct RedisServer {
-    pub(super) info: ConnectionInfo,
-    pub(super) files: Option<TlsFiles>,
+    pub(super) endpoint: Endpoint,
+    pub(super) access: Access,
     pub(super) role: Role,
     /// Its address, for people.
     pub(super) name: String,
@@ -30,42 +49,16 @@ pub(super) struct RedisServer {
 impl RedisServer {
     /// A server that is reached with the login, database and TLS files of a URL.
     pub(super) fn new(endpoint: &Endpoint, url: &RedisUrl, role: Role) -> Result<Self, String> {
-        let RedisUrl { login, db, tls: files, .. } = url;
-        let (address, mut cli) = match endpoint {
-            Endpoint::Tcp { host, port } => {
-                let (host, port) = (host.clone(), *port);
-                let tls = files.as_ref().map_or(String::new(), cli_options);
-                let cli = format!("redis-cli{tls} -h {host} -p {port}");
-                let address = if files.is_some() {
-                    ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
-                } else {
-                    ConnectionAddr::Tcp(host, port)
-                };
-                (address, cli)
-            }
-            Endpoint::Unix(path) => {
-                (ConnectionAddr::Unix(path.clone()), format!("redis-cli -s {}", path.display()))
-            }
-        };
-        let mut settings = RedisConnectionInfo::default().set_db(i64::from(*db));
-        if let Some(login) = login {
-            settings = settings.set_password(&login.password);
-            if let Some(user) = &login.user {
-                settings = settings.set_username(user);
-                cli.push_str(" --user ");
-                cli.push_str(user);
-            }
-            cli.push_str(" --askpass");
-        }
-        let info = address.into_connection_info().map_err(|error| error.to_string())?;
-        let (info, name) = (info.set_redis_settings(settings), endpoint.to_string());
-        Ok(Self { info, files: files.clone(), role, name, cli })
+        let access = Access::new(url.login.clone(), url.db, url.tls.as_ref());
+        let access = access.map_err(|error| error.to_string())?;
+        let (name, cli) = (endpoint.to_string(), cli(endpoint, url));
+        Ok(Self { endpoint: endpoint.clone(), access, role, name, cli })
     }
 
     /// Whether others on the network can read what is sent.
     pub(super) fn is_in_clear(&self) -> bool {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) => {
+        match &self.endpoint {
+            Endpoint::Tcp { host, .. } if self.access.tls.is_none() => {
                 let ip = host.parse().map(|ip: std::net::IpAddr| ip.is_loopback());
                 !ip.unwrap_or(host == "localhost")
             }
@@ -76,13 +69,12 @@ impl RedisServer {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_redis::Topology;
-
     use super::*;
+    use crate::endpoint::Topology;
 
     #[test]
     fn a_server_is_shown_without_its_password() {
-        for (url, name, cli) in [
+        for (url, name, command) in [
             ("redis://h", "h:6379", "redis-cli -h h -p 6379"),
             ("redis://:secret@h:1", "h:1", "redis-cli -h h -p 1 --askpass"),
             (
@@ -95,8 +87,10 @@ mod tests {
         ] {
             let url = RedisUrl::parse(url).unwrap();
             let Topology::Single(endpoint) = &url.topology else { panic!("one server") };
-            let place = RedisServer::new(endpoint, &url, Role::Single).unwrap();
-            assert_eq!((place.name.as_str(), place.cli.as_str()), (name, cli));
+            assert_eq!(
+                (endpoint.to_string().as_str(), cli(endpoint, &url).as_str()),
+                (name, command)
+            );
         }
     }
 }

@@ -3,7 +3,8 @@
 use redis::cmd;
 
 use super::{Finding, Nodes, Role, as_warning, connect, server};
-use tidegate_redis::{Endpoint, RedisUrl};
+use crate::endpoint::Endpoint;
+use crate::url::RedisUrl;
 
 pub(super) async fn find(seeds: &[Endpoint], url: &RedisUrl, nodes: &mut Nodes) {
     let mut missed = Vec::new();
@@ -33,12 +34,9 @@ async fn members(seed: &Endpoint, url: &RedisUrl) -> Result<Vec<Member>, Finding
 }
 
 fn no_cluster() -> Finding {
-    Finding::fault(
-        "cluster",
-        "it is not in a cluster, or does not let us connection with CLUSTER NODES",
-    )
-    .risk("redis+cluster:// does not find the other nodes")
-    .remedy("--store redis://HOST:PORT if it stands alone; otherwise ACL SETUSER USER +cluster")
+    Finding::fault("cluster", "it is not in a cluster, or does not let us look with CLUSTER NODES")
+        .risk("redis+cluster:// does not find the other nodes")
+        .remedy("--store redis://HOST:PORT if it stands alone; otherwise ACL SETUSER USER +cluster")
 }
 
 /// One line of `CLUSTER NODES`.

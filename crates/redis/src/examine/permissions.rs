@@ -7,7 +7,7 @@ use super::connection::Connection;
 use super::facts::Permissions;
 
 /// A command as access lists name it, and its arguments; `K` is a key that does not exist. Where a command would
-/// write, its arguments are invalid: permissions are checked first. The scripts of the library are the source of this
+/// write, its arguments are invalid: permissions are checked first. The scripts are the source of this
 /// list, and a test compares them.
 const COMMANDS: [(&str, &[&str]); 28] = [
     ("eval", &["EVAL", "return 1", "0"]),
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_scripts_use_these_commands_and_no_others() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../redis/src/lua");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lua");
         let mut used: BTreeSet<String> =
             ["eval", "evalsha", "script|load"].map(str::to_owned).into();
         for file in Path::new(folder).read_dir().unwrap() {
