@@ -48,7 +48,10 @@ pub enum Every {
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Zone(Rules);
+pub struct Zone {
+    rules: Rules,
+    name: Option<Arc<str>>,
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Rules {
@@ -79,7 +82,7 @@ pub struct Transition {
 
 impl Zone {
     /// Coordinated universal time.
-    pub const UTC: Self = Self(Rules::Fixed { seconds: 0 });
+    pub const UTC: Self = Self { rules: Rules::Fixed { seconds: 0 }, name: None };
 
     /// A fixed offset from UTC, −840 to 840 minutes.
     ///
@@ -93,7 +96,7 @@ impl Zone {
         if !(-840..=840).contains(&offset_minutes) {
             return Err(LimitError::OffsetOutOfRange(offset_minutes));
         }
-        Ok(Self(Rules::Fixed { seconds: offset_minutes * 60 }))
+        Ok(Self { rules: Rules::Fixed { seconds: offset_minutes * 60 }, name: None })
     }
 
     /// A zone whose offset changes: `first_seconds` until the first transition. The core carries no time
@@ -114,12 +117,45 @@ impl Zone {
             return Err(LimitError::ZoneInvalid);
         }
         let first = i64::from(first_seconds);
-        Ok(Self(Rules::Changing { first, transitions: transitions.into() }))
+        let rules = Rules::Changing { first, transitions: transitions.into() };
+        Ok(Self { rules, name: None })
+    }
+
+    /// The same zone with the name that people know it by.
+    ///
+    /// ```
+    /// # use tidegate_core::Zone;
+    /// assert_eq!(Zone::fixed(330)?.named("Asia/Kolkata").name(), "Asia/Kolkata");
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Its name, `UTC`, or its offset; empty where the offset changes and nobody named it.
+    ///
+    /// ```
+    /// # use tidegate_core::Zone;
+    /// assert_eq!(Zone::UTC.name(), "UTC");
+    /// assert_eq!(Zone::fixed(-210)?.name(), "-03:30");
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn name(&self) -> String {
+        match (&self.name, self.offset_minutes()) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(0)) => "UTC".to_owned(),
+            (None, Some(minutes)) => {
+                let (sign, size) = (if minutes < 0 { '-' } else { '+' }, minutes.abs());
+                format!("{sign}{:02}:{:02}", size / 60, size % 60)
+            }
+            (None, None) => String::new(),
+        }
     }
 
     /// The fixed offset in minutes; `None` where the offset changes.
     pub(crate) fn offset_minutes(&self) -> Option<i64> {
-        match &self.0 {
+        match &self.rules {
             Rules::Fixed { seconds } => Some(seconds / 60),
             Rules::Changing { .. } => None,
         }
@@ -127,7 +163,7 @@ impl Zone {
 
     /// The offset in force at an instant, in seconds.
     fn offset_seconds(&self, at_us: i64) -> i64 {
-        match &self.0 {
+        match &self.rules {
             Rules::Fixed { seconds } => *seconds,
             Rules::Changing { first, transitions } => {
                 let past = transitions.partition_point(|change| change.at_us <= at_us);
@@ -146,7 +182,7 @@ impl Zone {
     /// change; where they go back over it, at the first of the two midnights.
     fn start_of(&self, day: i64) -> i64 {
         let local_us = day * DAY_US;
-        let Rules::Changing { first, transitions } = &self.0 else {
+        let Rules::Changing { first, transitions } = &self.rules else {
             return local_us - self.offset_seconds(0) * SECOND_US;
         };
         // Offsets stay within a day, so only transitions within two days of local midnight matter.

@@ -151,4 +151,8 @@ impl StoreMonitor for MemcachedStore {
             ..StoreReport::default()
         }
     }
+
+    fn cause(&self) -> Option<StoreError> {
+        self.servers.iter().find_map(OpenStore::cause)
+    }
 }

@@ -49,6 +49,8 @@ pub struct NodeBreakerStatus {
     pub state: BreakerState,
     /// How often it has opened. A node that has left the cluster and comes back starts over.
     pub opened_total: u64,
+    /// The node's last real failure while the breaker is open.
+    pub cause: Option<StoreError>,
 }
 
 impl NodeBreaker {
@@ -63,7 +65,7 @@ impl NodeBreaker {
 
     pub(crate) fn describe(&self, node: String) -> NodeBreakerStatus {
         let (state, opened_total) = (self.switch.state(), self.switch.opened_total());
-        NodeBreakerStatus { node, state, opened_total }
+        NodeBreakerStatus { node, state, opened_total, cause: self.switch.cause() }
     }
 
     /// Sees an answer of its node.

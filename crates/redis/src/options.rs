@@ -153,4 +153,8 @@ impl StoreMonitor for RedisStore {
             breaker: Some((worst, opened_total)),
         }
     }
+
+    fn cause(&self) -> Option<StoreError> {
+        self.breakers().into_iter().find_map(|breaker| breaker.cause)
+    }
 }

@@ -1,6 +1,7 @@
 //! Logs: to stderr, as text on a terminal and as JSON lines otherwise.
 
 mod events;
+mod labels;
 mod lines;
 pub(crate) mod trace;
 
@@ -12,7 +13,8 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-pub(crate) use self::events::Events;
+pub(crate) use self::events::{CheckLine, Events, RequestLine};
+pub(crate) use self::labels::readable;
 pub use self::lines::Lines;
 
 /// Starts logging. `RUST_LOG` sets the level; the default is `info`. Returns `None` if the writer thread cannot start.

@@ -12,6 +12,7 @@ mod catalog;
 mod histogram;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
+mod outage;
 mod policies;
 mod process;
 mod refusals;
@@ -30,6 +31,7 @@ use tidegate::{Clock, StoreErrorKind, SystemClock};
 
 use self::histogram::DurationHistogram;
 pub(crate) use self::histogram::{Durations, NO_DURATIONS};
+pub(crate) use self::outage::StoreOutage;
 use self::policies::Policies;
 pub(crate) use self::policies::{Counters, Outcome, Status};
 pub(crate) use self::refusals::{RefusalReport, Refusals};
@@ -80,6 +82,7 @@ pub(crate) struct Metrics {
     shed: StripedCounters<{ Shed::ALL.len() }>,
     reloads: Reloads,
     store: ArcSwapOption<OpenStore>,
+    outage: ArcSwapOption<StoreOutage>,
 }
 
 #[derive(Debug, Default)]

@@ -10,6 +10,7 @@ pub(crate) mod demo;
 mod draft;
 pub(crate) mod headers;
 mod in_force;
+mod outage;
 mod pipeline;
 mod settings;
 mod unanswered;
@@ -20,15 +21,16 @@ use arc_swap::{ArcSwap, Guard};
 use tidegate::{Clock, Key, Source, SystemClock};
 
 pub(crate) use self::app::AppState;
-pub(crate) use self::call::{Call, Question, Record};
+pub(crate) use self::call::{Call, Question, Record, SeenRequest};
 pub(crate) use self::draft::Draft;
 pub(crate) use self::in_force::{Handle, InForce};
+pub(crate) use self::outage::{Fallbacks, OutageView};
 pub(crate) use self::pipeline::Pipeline;
 pub(crate) use self::settings::{AdminToken, Settings};
 pub(crate) use self::unanswered::Unanswered;
-use crate::logs::Events;
+use crate::logs::{CheckLine, Events, RequestLine, readable};
 use crate::metrics::{Counters, Door, Metrics, Outcome, Refusals, Shed, Status};
-use tidegate_request::Peer;
+use tidegate_request::{ClientIp, Peer};
 
 /// Answers questions with the configuration in force, and records the outcomes.
 #[derive(Debug)]
@@ -127,11 +129,25 @@ impl CheckService {
     /// A refusal, a decision without the store, or a failure.
     #[cold]
     fn record_notable(&self, asked: &Asked<'_, '_>, outcome: &Outcome<'_>) {
-        self.events.record(asked.name, asked.key, outcome);
+        let client = asked.request.map(|request| asked.client_name(request));
+        let line = CheckLine {
+            policy: asked.name,
+            key: asked.key,
+            request: asked.request.zip(client.as_deref()).map(|(request, client)| RequestLine {
+                client,
+                method: request.method,
+                path: request.path,
+                route: request.route,
+            }),
+        };
+        self.events.record(&line, outcome, || self.metrics.store_cause());
         let is_refused = matches!(outcome.status, Status::Denied | Status::ShadowDenied);
         if is_refused && outcome.source != Some(Source::FailClosed) {
-            let hash = |key: Key<'_>| self.events.hash(key);
-            let key = (asked.key, hash);
+            let labels = self.events.labels();
+            let name = |is_shown| {
+                if is_shown { readable(asked.key) } else { labels.hashed(asked.key) }
+            };
+            let key = |is_shown| (labels.hash(asked.key), name(is_shown));
             self.refusals.note(asked.name, key, outcome.binding, outcome.retry_after_us);
         }
     }
@@ -143,8 +159,17 @@ struct Asked<'s, 'q> {
     name: &'s str,
     counters: &'s Counters,
     key: Key<'q>,
+    request: Option<SeenRequest<'s, 'q>>,
+    client_ip: &'s ClientIp,
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
     cost: u64,
+}
+
+impl Asked<'_, '_> {
+    /// The client as limits count it.
+    fn client_name(&self, request: SeenRequest<'_, '_>) -> String {
+        self.client_ip.name(request.client)
+    }
 }
 
 fn steady_us() -> u64 {

@@ -2,6 +2,7 @@
 
 import { make, setText } from "./dom.js";
 import { feed } from "./feed.js";
+import { outageBanner } from "./outage.js";
 
 const $ = (id) => document.getElementById(id);
 const VIEWS = {
@@ -68,9 +69,12 @@ function setUpTheme() {
 }
 
 function setUpStatus() {
+  const showOutage = outageBanner($("outage"));
   feed.watch(({ link, error, state }) => {
-    $("link").className = `pill ${link}`;
-    setText($("link").lastElementChild, link);
+    const isFailing = link === "live" && Boolean(state?.store.outage);
+    $("link").className = `pill ${isFailing ? "bad" : link}`;
+    setText($("link").lastElementChild, isFailing ? "store failing" : link);
+    showOutage(feed);
     const isLost = link === "reconnecting";
     $("banner").hidden = !isLost;
     // The style sheet greys out data that may be stale.

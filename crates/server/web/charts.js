@@ -11,9 +11,10 @@ const HEIGHT = 190;
  * A line chart.
  *
  * `x` is an array of numbers: Unix seconds unless `time` is false. A null value is a gap. `colour` is the name of a custom
- * property. Returns `{ update({ x, series: [{ values }] }), destroy() }`.
+ * property. The legend shows the values under the pointer. Without one, it shows those of now: the mean of the last
+ * `averaged` points, or the last one; nothing if x is no time. Returns `{ update({ x, series: [{ values }] }), destroy() }`.
  */
-export function lines(element, { title, series, x, unit = "", time = true, height = HEIGHT, fill = true, max }) {
+export function lines(element, { title, isTitled = true, series, x, unit = "", time = true, height = HEIGHT, fill = true, max, isStacked = false, averaged = 1 }) {
   const styles = series.map(({ label, colour }, index) => ({ label, colour: colour ?? SERIES[index % SERIES.length] }));
   const values = styles.map(() => make("b"));
   const canvas = make("div", { className: "canvas", role: "img" });
@@ -24,12 +25,23 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
     dot.style.background = `var(${colour})`;
     return make("li", {}, dot, make("span", { textContent: label }), values[index]);
   }));
-  const node = make("figure", { className: "chart" }, make("figcaption", {}, make("h3", { textContent: title }), legend), canvas, details);
+  const pointed = make("li", { className: "pointed" });
+  legend.append(pointed);
+  const node = make("figure", { className: "chart" }, make("figcaption", {}, isTitled ? make("h3", { textContent: title }) : null, legend), canvas, details);
   element.append(node);
 
   let data = [];
-  const drawing = plot(canvas, { styles, unit, time, fill, max, height }, (at) => {
-    styles.forEach((_, index) => setText(values[index], formatValue(data[index + 1][at], unit)));
+  const place = (at) => (time ? timeOfDay(data[0][at] * 1000) : formatValue(data[0][at]));
+  const now = (values) => {
+    const known = values.slice(-averaged).filter((value) => value !== null && value !== undefined);
+    return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : values.findLast((value) => value !== null);
+  };
+  const drawing = plot(canvas, { styles, unit, time, fill, max, height, isStacked }, (at) => {
+    setText(pointed, at === null ? "" : `at ${place(at)}`);
+    styles.forEach((_, index) => {
+      const value = at === null ? now(data[index + 1]) : data[index + 1][at];
+      setText(values[index], at === null && !time ? "" : formatValue(value, unit));
+    });
   });
 
   function describe() {
@@ -37,7 +49,7 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
     const parts = styles.map(({ label }, index) => {
       const known = data[index + 1].filter((value) => value !== null && value !== undefined);
       const peak = known.length ? Math.max(...known) : null;
-      return `${label} ${formatValue(data[index + 1][last], unit)}, peak ${formatValue(peak, unit)}`;
+      return `${label} ${time ? `${formatValue(now(data[index + 1]), unit)}, ` : ""}peak ${formatValue(peak, unit)}`;
     });
     canvas.setAttribute("aria-label", last < 0 ? `${title}: no data yet` : `${title}: ${parts.join("; ")}`);
   }
@@ -48,8 +60,7 @@ export function lines(element, { title, series, x, unit = "", time = true, heigh
     const rows = [];
     for (let at = data[0].length - 1; at >= 0; at -= step) {
       const cells = styles.map((_, index) => make("td", { textContent: formatValue(data[index + 1][at], unit) }));
-      const name = time ? timeOfDay(data[0][at] * 1000) : formatValue(data[0][at]);
-      rows.push(make("tr", {}, make("th", { scope: "row", textContent: name }), cells));
+      rows.push(make("tr", {}, make("th", { scope: "row", textContent: place(at) }), cells));
     }
     const head = make("tr", {}, make("th", { scope: "col", textContent: time ? "Time" : "" }), styles.map(({ label }) => make("th", { scope: "col", textContent: label })));
     table.replaceChildren(make("thead", {}, head), make("tbody", {}, rows));
@@ -87,7 +98,7 @@ export function bars(element, { title, items, unit = "", max, empty = "No data y
   element.append(node);
   function row() {
     const [label, value, bar, note] = [make("span", { className: "label" }), make("b"), make("i"), make("small", { className: "muted" })];
-    return { label, value, bar, note, node: make("li", {}, label, value, make("span", { className: "track", "aria-hidden": "true" }, bar), note) };
+    return { label, value, bar, note, node: make("li", {}, label, note, value, make("span", { className: "track", "aria-hidden": "true" }, bar)) };
   }
   // Updates rows in place, so that a selected key stays selected.
   function update({ items: next }) {
@@ -109,11 +120,12 @@ export function bars(element, { title, items, unit = "", max, empty = "No data y
   return { update, destroy: () => node.remove() };
 }
 
-/** A row of tiles, each a large value with a note. Returns a function `(value, note)` for each name. */
+/** A row of tiles, each a large value with a note. Returns a function `(value, note)` for each name, with its `tile`. */
 export function tiles(element, label, names) {
   const parts = names.map((name) => [make("dt", { textContent: name }), make("dd"), make("dd")]);
-  element.append(make("dl", { className: "tiles", "aria-label": label }, parts.map((tile) => make("div", { className: "tile" }, tile))));
-  return parts.map(([, value, note]) => (text, more) => { setText(value, text); setText(note, more); });
+  const all = parts.map((tile) => make("div", { className: "tile" }, tile));
+  element.append(make("dl", { className: "tiles", "aria-label": label }, all));
+  return parts.map(([, value, note], at) => Object.assign((text, more) => { setText(value, text); setText(note, more); }, { tile: all[at] }));
 }
 
 /** Seconds per point of a sparkline: smooths single checks. */

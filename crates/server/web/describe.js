@@ -9,6 +9,7 @@ export function limitDetails(limit) {
   if (limit.capacity !== undefined) parts.push(`capacity ${count(limit.capacity)}`);
   if (limit.max_wait_us !== undefined) parts.push(`max wait ${duration(limit.max_wait_us / 1000)}`);
   if (limit.ttl_us !== undefined) parts.push(`ttl ${duration(limit.ttl_us / 1000)}`);
+  if (limit.time_zone !== undefined) parts.push(`from midnight in ${limit.time_zone}`);
   if (limit.key !== undefined) parts.push(`per ${limit.key}`);
   return parts;
 }

@@ -16,6 +16,13 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+const phone = matchMedia("(max-width: 46rem)");
+
+/** A part of a page under its title, folded on phones, where the page would be long otherwise. */
+export function fold(title, { className = "card" } = {}, ...content) {
+  return make("details", { className: `fold ${className}`, open: !phone.matches }, make("summary", {}, make("h2", { textContent: title })), ...content);
+}
+
 // Not with Intl: its tables take as long to load as the rest of the page.
 const withCommas = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 

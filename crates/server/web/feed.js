@@ -10,6 +10,9 @@ const GAP_MS = 2500;
 const SILENT_MS = 10_000;
 const RETRY_MS = [500, 1000, 2000, 3000];
 
+/** Rates are averaged over as many seconds, everywhere on the page. */
+export const AVERAGED_TICKS = 5;
+
 /** A tick's count as a rate. */
 export const perSecond = (value, tick) => (tick.ms ? ((value ?? 0) * 1000) / tick.ms : 0);
 
@@ -130,6 +133,12 @@ class Feed {
   series(...readers) {
     const x = this.ticks.map((tick) => tick.t / 1000);
     return { x, series: readers.map((read) => ({ values: this.ticks.map((tick) => (tick.gap ? null : read(tick) ?? null)) })) };
+  }
+
+  /** The mean over the last seconds. */
+  recent(read) {
+    const ticks = this.ticks.slice(-AVERAGED_TICKS).filter((tick) => !tick.gap);
+    return ticks.length ? ticks.reduce((all, tick) => all + read(tick), 0) / ticks.length : 0;
   }
 
   /** The newest tick that is not a gap and passes `test`. */

@@ -1,6 +1,6 @@
 // Health of the store, its circuit breaker, the leases and the nodes.
 
-import { bytes, count, duration, make, setText } from "./dom.js";
+import { bytes, count, duration, fold, make, setText } from "./dom.js";
 
 /** The server's words for the store and its breaker: colour and label. */
 const STATES = {
@@ -28,7 +28,7 @@ function card(root, title) {
 
 export function health(root) {
   const columns = make("div", { className: "columns four" });
-  root.append(columns);
+  root.append(fold("Health", { className: "bare" }, columns));
   const [store, breaker, leases, nodes] = ["Store", "Breaker", "Leases", "Nodes"].map((title) => card(columns, title));
   return {
     update(feed) {

@@ -3,12 +3,11 @@
 import { curl, sendSamples } from "./api.js";
 import { bars, lines, spark, tiles } from "./charts.js";
 import { policySummary } from "./describe.js";
-import { copyButton, count, duration, formatValue, make, percent, setText } from "./dom.js";
-import { feed, perSecond } from "./feed.js";
+import { copyButton, count, duration, fold, formatValue, make, percent, setText } from "./dom.js";
+import { feed } from "./feed.js";
 import { health, storeState } from "./health.js";
+import { decisionsChart, failedClosed, failedOpen, passed, rateOf, turnedAway } from "./outcomes.js";
 
-/** Rates are averaged over as many seconds. */
-const AVERAGED_TICKS = 5;
 const ANNOUNCE_INTERVAL_MS = 30_000;
 const CHART_LINES_MAX = 6;
 const TOP_KEYS_MAX = 8;
@@ -18,15 +17,10 @@ const INTRODUCTION_CHECKS_MAX = 1000;
 /** Rows for checks that belong to no policy. */
 const PSEUDO_POLICIES = { "(request)": "limits sent with the request", "(unknown)": "unknown policy names" };
 
-const sum = (tick, field) => Object.values(tick.policies).reduce((all, policy) => all + (policy[field] ?? 0), 0);
-const allowed = (tick) => perSecond(sum(tick, "allowed") + sum(tick, "shadow_denied"), tick);
-const denied = (tick) => perSecond(sum(tick, "denied"), tick);
-
-/** The mean over the last seconds. */
-function recent(read) {
-  const ticks = feed.ticks.slice(-AVERAGED_TICKS).filter((tick) => !tick.gap);
-  return ticks.length ? ticks.reduce((all, tick) => all + read(tick), 0) / ticks.length : 0;
-}
+const all = (tick) => Object.values(tick.policies);
+const allowed = rateOf(all, passed);
+const denied = rateOf(all, turnedAway);
+const recent = (read) => feed.recent(read);
 
 export function mount(root) {
   const parts = [heading(root), introduction(root), totals(root), charts(root), policies(root), adaptive(root), health(root)];
@@ -94,27 +88,31 @@ function totals(root) {
     update({ state: { store }, ticks }) {
       const [good, bad] = [recent(allowed), recent(denied)];
       const peak = Math.max(0, ...ticks.filter((tick) => !tick.gap).map((tick) => allowed(tick) + denied(tick)));
-      decisions(count(good + bad), `peak ${count(peak)}`);
-      deniedShare(good + bad > 0 ? percent(bad / (good + bad)) : "0 %", `${count(bad)} per second`);
+      const [open, closed] = [recent(rateOf(all, failedOpen)), recent(rateOf(all, failedClosed))];
+      decisions(count(good + bad), open ? `${count(open)}/s uncounted` : `peak ${count(peak)}`);
+      deniedShare(good + bad > 0 ? percent(bad / (good + bad)) : "0 %", closed ? `${count(closed)}/s: store fails` : `${count(bad)} per second`);
       const timed = feed.lastTick((tick) => tick.all?.count)?.all;
       latency(timed ? duration(timed.p99_us / 1000) : "–", timed ? `p50 ${duration(timed.p50_us / 1000)}` : "no checks yet");
-      if (store.keys === undefined) storeTile(store.kind, storeState(store.condition)[1]);
+      if (store.outage) storeTile("failing", `${store.kind}: ${store.outage.kind}`);
+      else if (store.keys === undefined) storeTile(store.kind, storeState(store.condition)[1]);
       else storeTile(count(store.keys), `keys in ${store.kind}`);
       const targets = Object.entries(ticks.at(-1)?.pressure ?? {});
       const highest = targets.reduce((one, other) => (other[1] > one[1] ? other : one), targets[0]);
-      pressure(highest ? formatValue(highest[1], "ratio") : "–", highest ? highest[0] : "no adaptive limits");
+      pressure.tile.hidden = !highest;
+      pressure(highest ? formatValue(highest[1], "ratio") : "–", highest?.[0] ?? "");
     },
   };
 }
 
 function charts(root) {
-  const [left, right] = [make("section", { className: "card" }), make("section", { className: "card" })];
+  const left = make("section", { className: "card" });
+  const right = fold("Latency");
   root.append(make("div", { className: "columns" }, left, right));
-  const decisions = lines(left, { title: "Decisions per second", series: [{ label: "allowed", values: [], colour: "--allowed" }, { label: "denied", values: [], colour: "--denied" }], x: [] });
-  const latency = lines(right, { title: "Latency", series: [{ label: "p50", values: [], colour: "--series-3" }, { label: "p99", values: [], colour: "--series-5" }], x: [], unit: "ms" });
+  const decisions = decisionsChart(left, all);
+  const latency = lines(right, { title: "Latency", isTitled: false, series: [{ label: "p50", values: [], colour: "--series-3" }, { label: "p99", values: [], colour: "--series-5" }], x: [], unit: "ms", fill: false });
   return {
     update() {
-      decisions.update(feed.series(allowed, denied));
+      decisions.update();
       latency.update(feed.series((tick) => tick.all.p50_us && tick.all.p50_us / 1000, (tick) => tick.all.p99_us && tick.all.p99_us / 1000));
     },
     destroy() { decisions.destroy(); latency.destroy(); },
@@ -126,10 +124,10 @@ const COLUMNS = { allowed: "Allowed/s", denied: "Denied/s", latency: "Latency p9
 function policies(root) {
   const body = make("tbody");
   const column = (textContent, className) => make("th", { scope: "col", textContent, className });
-  const table = make("table", { className: "rows" }, make("thead", {}, make("tr", {}, column("Policy"), Object.values(COLUMNS).map((name) => column(name, "number")), column("Last 5 minutes"))), body);
+  const table = make("table", { className: "rows compact" }, make("thead", {}, make("tr", {}, column("Policy"), Object.values(COLUMNS).map((name) => column(name, "number")), column("Last 5 minutes"))), body);
   const none = make("p", { className: "empty", hidden: true, textContent: "No policies are configured. Print a sample with “tidegate config example”, save it to a file, and start the server with “-c FILE”." });
   const more = make("p", { className: "muted", hidden: true });
-  const keys = make("section", { className: "card" }, make("h2", { textContent: "Most denied keys" }));
+  const keys = fold("Most denied keys");
   const hint = make("p", { className: "muted" });
   const top = bars(keys, { items: [], empty: "No denials in the last 5 minutes." });
   keys.append(hint);
@@ -139,10 +137,10 @@ function policies(root) {
   function row(name) {
     const cells = Object.fromEntries(Object.entries(COLUMNS).map(([field, label]) => [field, make("td", { className: "number", "data-label": label })]));
     const chart = make("td", { className: "whole" });
-    const summary = make("div", { className: "muted rule" });
+    const [summary, note] = [make("div", { className: "muted rule" }), make("div", { className: "rule failing" })];
     const link = make("a", { href: `#/policies/${encodeURIComponent(name)}`, textContent: name });
-    const node = make("tr", {}, make("th", { scope: "row" }, make("div", {}, link, summary)), Object.values(cells), chart);
-    return { node, cells, summary, line: spark(chart) };
+    const node = make("tr", {}, make("th", { scope: "row" }, make("div", {}, link, summary, note)), Object.values(cells), chart);
+    return { node, cells, summary, note, line: spark(chart) };
   }
 
   return {
@@ -154,27 +152,27 @@ function policies(root) {
       for (const [name, { node, line }] of rows) if (!busiest.has(name)) { line.destroy(); node.remove(); rows.delete(name); }
       for (const name of shown) {
         if (!rows.has(name)) rows.set(name, row(name));
-        const { cells, summary, line } = rows.get(name);
-        const rate = (field) => (tick) => perSecond(tick.policies[name]?.[field], tick);
-        const passed = (tick) => rate("allowed")(tick) + rate("shadow_denied")(tick);
+        const { cells, summary, note, line } = rows.get(name);
+        const rate = (read) => rateOf((tick) => [tick.policies[name]], read);
         setText(summary, policies[name] ? policySummary(policies[name]) : PSEUDO_POLICIES[name] ?? "");
-        setText(cells.allowed, count(recent(passed)));
-        setText(cells.denied, count(recent(rate("denied"))));
+        setText(note, recent(rate(failedClosed)) ? "turned away: the store fails" : recent(rate(failedOpen)) ? "allowed without the store" : "");
+        setText(cells.allowed, count(recent(rate(passed))));
+        setText(cells.denied, count(recent(rate(turnedAway))));
         const timed = feed.lastTick((tick) => tick.policies[name]?.p99_us !== undefined);
         setText(cells.latency, timed ? duration(timed.policies[name].p99_us / 1000) : "–");
         const totals = state.policies[name];
-        const all = totals ? totals.allowed + totals.denied + totals.shadow_denied + totals.error : 0;
-        setText(cells.share, all ? percent((totals.denied + totals.shadow_denied) / all) : "–");
-        line.update(feed.series(passed, rate("denied")).series.map(({ values }) => values));
+        const checks = totals ? totals.allowed + totals.denied + totals.shadow_denied + totals.error : 0;
+        setText(cells.share, checks ? percent((turnedAway(totals) + totals.shadow_denied) / checks) : "–");
+        line.update(feed.series(rate(passed), rate(turnedAway)).series.map(({ values }) => values));
       }
       const nodes = shown.map((name) => rows.get(name).node);
       if (nodes.some((node, at) => node !== body.children[at])) body.replaceChildren(...nodes);
       none.hidden = names.length > 0;
       more.hidden = names.length <= POLICY_ROWS_MAX;
       setText(more, `${names.length - POLICY_ROWS_MAX} policies with fewer checks are not shown. /v1/policies lists all.`);
-      const all = Object.entries(state.policies).flatMap(([policy, { top: keys }]) => keys.map(({ key, count: value }) => ({ label: key, value, note: policy, colour: "--denied" })));
-      top.update({ items: all.sort((one, other) => other.value - one.value).slice(0, TOP_KEYS_MAX) });
-      setText(hint, !all.length ? "" : state.keys === "hashed" ? "Keys are hashed, as in the log. To show them, set “dashboard.keys: shown” in the configuration." : "Denials of the last 5 to 10 minutes.");
+      const denials = Object.entries(state.policies).flatMap(([policy, { top: keys }]) => keys.map(({ key, count: value }) => ({ label: key, value, note: `in ${policy}`, colour: "--denied" })));
+      top.update({ items: denials.sort((one, other) => other.value - one.value).slice(0, TOP_KEYS_MAX) });
+      setText(hint, !denials.length ? "" : state.keys === "hashed" ? "Keys are hashed, as in the log. To show them, set “dashboard.keys: shown” in the configuration." : "Denials of the last 5 to 10 minutes.");
     },
     destroy() {
       top.destroy();
@@ -185,7 +183,7 @@ function policies(root) {
 
 /** Load pressure and effective limits, if any limit is adaptive. */
 function adaptive(root) {
-  const [left, right] = [make("section", { className: "card" }), make("section", { className: "card" })];
+  const [left, right] = [fold("Load pressure"), fold("Effective limits")];
   const node = make("div", { className: "columns", hidden: true }, left, right);
   root.append(node);
   let [drawn, both] = ["", []];
@@ -200,8 +198,8 @@ function adaptive(root) {
         both.forEach((chart) => chart.destroy());
         const series = (names) => names.map((label) => ({ label, values: [] }));
         both = [
-          lines(left, { title: "Load pressure: 0 healthy, 1 overloaded", series: series(targets), x: [], unit: "ratio", max: 1.05 }),
-          lines(right, { title: "Effective limits", series: series(limits), x: [], fill: false }),
+          lines(left, { title: "Load pressure: 0 healthy, 1 overloaded", isTitled: false, series: series(targets), x: [], unit: "ratio", max: 1.05 }),
+          lines(right, { title: "Effective limits", isTitled: false, series: series(limits), x: [], fill: false }),
         ];
       }
       both[0]?.update(feed.series(...targets.map((name) => (tick) => tick.pressure[name])));

@@ -1,5 +1,5 @@
 // The experiments: problem, fix, and how to draw a report. A control is [label, from, to, step] within the server's range.
-// `draw` may return a function that removes the drawing.
+// `draw` may return a function that removes the drawing; `red` says what red means there, if anything is red.
 
 import { bars, lines } from "./charts.js";
 import { bytes, count, duration, make } from "./dom.js";
@@ -12,16 +12,22 @@ const WINDOWS = ["Duration, in windows", 1, 20, 1];
 const times = (value) => `${Number(value.toFixed(2))} ×`;
 const find = (rows, name) => rows.find((row) => row.algorithm === name || row.controller === name);
 
-/** Two windows and the requests that an algorithm admits before and after their boundary. */
+/** Above this many times the limit, the boundary attack works. A full bucket and its refill stay below it. */
+const ATTACK_TIMES_MIN = 1.5;
+
+/** Two windows and the requests that an algorithm admits before and after their boundary: at once, or after the gap. */
 function timeline({ limit, position_permille: position }, row) {
-  const burst = (side, left, admitted) => {
-    const bar = tag(`i.burst.${side}`, tag("i"));
+  const burst = (side, left, admitted, inGap) => {
+    const bar = tag(`i.burst.${side}`, tag("i.later"), tag("i"));
     bar.style.left = `${left}%`;
     bar.firstChild.style.height = `${admitted / limit * 100}%`;
+    bar.lastChild.style.height = `${inGap / limit * 100}%`;
     return bar;
   };
-  const track = make("span", { className: "windows", "aria-hidden": "true" }, tag("i.boundary"), burst("before", position / 20, row.first), burst("after", 50, row.second));
-  return tag(row.times_limit > 1.5 ? "li.bad" : "li", tag("span.label", row.algorithm), track, tag("b", count(row.in_gap)));
+  const track = make("span", { className: "windows", "aria-hidden": "true" }, tag("i.boundary"),
+    burst("before", position / 20, row.first, row.first_in_gap), burst("after", 50, row.second, row.second_in_gap));
+  const figure = tag("b", count(row.in_gap), row.delayed ? tag("small.muted", ` + ${count(row.delayed)} wait`) : null);
+  return tag(row.times_limit > ATTACK_TIMES_MIN ? "li.bad" : "li", tag("span.label", row.algorithm), track, figure);
 }
 
 const boundary = {
@@ -38,10 +44,11 @@ const boundary = {
     element.append(
       tag("p.axis.muted", tag("span", "window 1"), tag("span", "boundary"), tag("span", "window 2")),
       tag("ol.timelines", report.algorithms.map((row) => timeline(report, row))),
-      tag("p.muted.small", "Each bar is a burst as large as the limit. The filled part was admitted."));
+      tag("p.muted.small", "Each bar is a burst as large as the limit. The filled part starts within the gap, and so does the number on the right. The striped part is admitted too, but waits: a leaky bucket lets requests through one by one."));
   },
-  head: ["Algorithm", "Before boundary", "After boundary", "Admitted in gap", "Times the limit", "Per second"],
-  rows: ({ algorithms }) => algorithms.map((row) => [row.times_limit > 1.5, row.algorithm, row.first, row.second, row.in_gap, times(row.times_limit), row.per_second]),
+  red: `more than ${ATTACK_TIMES_MIN} × the limit within the gap`,
+  head: ["Algorithm", "Admitted before", "Admitted after", "Start within the gap", "Wait longer", "Times the limit"],
+  rows: ({ algorithms }) => algorithms.map((row) => [row.times_limit > ATTACK_TIMES_MIN, row.algorithm, row.first, row.second, row.in_gap, row.delayed, times(row.times_limit)]),
 };
 
 const WAYS = { naive: "Naive caching", atomic: "tidegate, one store", leases: "tidegate, leases" };
@@ -65,6 +72,7 @@ const syncLag = {
       ],
     }).destroy;
   },
+  red: "more than the limit",
   head: ["Method", "Admitted", "Over the limit", "Store calls"],
   rows: ({ ways }) => ways.map((way) => [way.over_limit > 0, WAYS[way.way], way.admitted, way.over_limit, way.calls ?? "none"]),
 };
@@ -126,6 +134,7 @@ const overload = {
     redraw();
     return () => chart.destroy();
   },
+  red: "less than half of the timely responses that are possible",
   head: ["Controller", "Timely responses", "Of possible", "p99", "Settling time", "Rejected"],
   rows: ({ controllers, possible }) => controllers.map((row) => [row.goodput < possible / 2, row.controller, `${count(row.goodput)} /s`, `${Math.round(row.goodput / possible * 100)} %`, duration(row.p99_ms), row.settling_s === null ? "never" : `${row.settling_s} s`, row.refused]),
 };
@@ -143,6 +152,7 @@ const race = {
       bars(element, { title: `Runs by admitted requests: ${way}`, max: runs, items });
     }
   },
+  red: "runs that admitted more than the limit",
   head: ["Method", "Over the limit, worst", "Over the limit, mean", "Runs over the limit"],
   rows: ({ runs, ways }) => ways.map((way) => [way.over_limit_worst > 0, way.way, way.over_limit_worst, way.over_limit_mean.toFixed(3), runs - way.runs_by_over_limit[0]]),
 };
@@ -151,17 +161,25 @@ const clockSkew = {
   nav: "Clock skew",
   title: "Nodes with different clocks",
   problem: "Nodes share a state, but each uses its own clock. A fast clock sees windows end and buckets refill too early; a slow clock sees timestamps from the future.",
-  fix: "use the store's clock for all decisions, as tidegate does.",
+  fix: "use the store's clock for all decisions, as tidegate does. Then no algorithm admits more than its limit allows, and every node gets its part.",
   controls: { nodes: NODES, limit: LIMIT, window_ms: WINDOW, skew_ms: ["Largest clock error", 0, 5000, 50], windows: WINDOWS },
-  sentence: ({ limit, algorithms: [fixed] }) => `With their own clocks, the nodes admit ${count(fixed.own_clocks.most_in_a_window)} requests in one window where ${count(limit)} are allowed; with the store's clock, ${count(fixed.store_clock.most_in_a_window)}.`,
-  draw(element, { algorithms: all }) {
-    bars(element, { title: "Admitted in total", items: all.flatMap((row) => [
-      { label: `${row.algorithm}, node clocks`, value: row.own_clocks.admitted, colour: "--denied" },
-      { label: `${row.algorithm}, store clock`, value: row.store_clock.admitted, colour: "--allowed" },
-    ]) });
+  sentence({ algorithms: all }) {
+    const [fixed, gcra] = [find(all, "fixed-window"), find(all, "gcra")];
+    const told = (clock) => `fixed-window admits ${count(fixed[clock].admitted)} where ${count(fixed.allowed)} are allowed, and gcra ${count(gcra[clock].admitted)} where ${count(gcra.allowed)} are`;
+    return `By the nodes' clocks, ${told("own_clocks")}. By the store's clock, ${count(fixed.store_clock.admitted)} and ${count(gcra.store_clock.admitted)}.`;
   },
-  head: ["Algorithm", "Node clocks", "Per window", "Per node", "Store clock", "Per window", "Per node"],
-  rows: ({ algorithms: all }) => all.map((row) => [false, row.algorithm, ...[row.own_clocks, row.store_clock].flatMap((by) => [by.admitted, by.most_in_a_window, `${by.least_by_node}–${by.most_by_node}`])]),
+  draw(element, { algorithms: all }) {
+    const bar = (label, { admitted: value }, allowed) => ({ label, value, colour: value > allowed ? "--denied" : "--allowed", note: `of ${count(allowed)}` });
+    bars(element, { title: "Admitted, of what is allowed", items: all.flatMap((row) => [
+      bar(`${row.algorithm}, node clocks`, row.own_clocks, row.allowed),
+      bar(`${row.algorithm}, store clock`, row.store_clock, row.allowed),
+    ]) });
+    element.append(tag("p.muted.small", "A bucket starts full, and a queue empty: gcra, token-bucket and leaky-bucket allow one limit more than the windows alone."));
+  },
+  red: "more than the limit allows in all windows together",
+  head: ["Algorithm", "Allowed", "Node clocks", "Fewest–most by node", "Store clock", "Fewest–most by node"],
+  rows: ({ algorithms: all }) => all.map((row) => [false, row.algorithm, row.allowed, ...[row.own_clocks, row.store_clock].flatMap((by) => [
+    by.admitted > row.allowed ? tag("span.bad", count(by.admitted)) : by.admitted, `${by.least_by_node}–${by.most_by_node}`])]),
 };
 
 export const EXPERIMENTS = { boundary, "sync-lag": syncLag, algorithms, overload, race, "clock-skew": clockSkew };

@@ -1,7 +1,7 @@
 // The Playground: experiments with sliders. The server computes every number; this page only draws them.
 
 import { fetchExperiments } from "./api.js";
-import { make, setText } from "./dom.js";
+import { fold, make, setText } from "./dom.js";
 import { addressParams, commandLine, resultPanel, saveParams, sliders } from "./playground-controls.js";
 import { prose, table, tag } from "./playground-draw.js";
 import { EXPERIMENTS } from "./playground-experiments.js";
@@ -24,10 +24,11 @@ export function mount(root, detail = "") {
 
 function experiment(root, name, page) {
   const [picture, numbers] = [tag("div.picture"), tag("div.numbers")];
+  const red = make("p", { className: "muted small red", hidden: true }, tag("i"), `Red: ${page.red}.`);
   const form = make("form", { className: "card knobs", "aria-label": "Parameters" });
   form.addEventListener("submit", (event) => event.preventDefault());
   const { result, summary, run, stop } = resultPanel(root, name, form, "Computing…");
-  result.append(picture, numbers);
+  result.append(picture, red, fold("Numbers", { className: "bare" }, numbers));
   let clear = () => {};
   let isDestroyed = false;
 
@@ -44,9 +45,10 @@ function experiment(root, name, page) {
       picture.replaceChildren();
       clear = page.draw(picture, report) ?? (() => {});
       numbers.replaceChildren(table(page.title, page.head, page.rows(report)));
+      red.hidden = !numbers.querySelector(".bad");
       return page.sentence(report);
     }, knobs.markInvalid);
-    root.append(tag("section.card", tag("h2", "Command line"), command.node));
+    root.append(fold("Command line", {}, command.node));
     update();
   }, (error) => setText(summary, `${error.message} Reload the page.`));
 

@@ -40,14 +40,21 @@ function axes(unit, time) {
   ];
 }
 
+/** Each array of values on top of those before it. */
+function stack([x, ...all]) {
+  const sums = x.map(() => 0);
+  return [x, ...all.map((values) => values.map((value, at) => (value === null ? null : (sums[at] += value))))];
+}
+
 /**
- * Draws `data`, an array of x and one of values for each of `styles`, as wide as `parent`. Calls `onCursor` with the index
- * under the pointer, or the last one. Returns `{ update(data), destroy() }`.
+ * Draws `data`, an array of x and one of values for each of `styles`, as wide as `parent`; stacked, each area begins where
+ * the one before it ends. Calls `onCursor` with the index under the pointer, or null. Returns `{ update(data), destroy() }`.
  */
-export function plot(parent, { styles, unit, time, fill, max, height }, onCursor) {
+export function plot(parent, { styles, unit, time, fill, max, height, isStacked }, onCursor) {
   let [data, chart, isDestroyed] = [[[]], null, false];
   parent.style.height = `${height}px`;
-  const reportCursor = () => onCursor(chart?.cursor.idx ?? data[0].length - 1);
+  const reportCursor = () => onCursor(chart?.cursor.idx ?? null);
+  const drawn = () => (isStacked ? stack(data) : data);
   const redraw = () => chart?.redraw(false, true);
   const resizeObserver = new ResizeObserver(() => chart?.setSize({ width: parent.clientWidth, height }));
   resizeObserver.observe(parent);
@@ -69,19 +76,21 @@ export function plot(parent, { styles, unit, time, fill, max, height }, onCursor
       series: [{}, ...styles.map(({ label, colour }) => ({
         label,
         stroke: () => css(colour),
-        fill: fill ? () => `color-mix(in srgb, ${css(colour)} 14%, transparent)` : undefined,
+        fill: fill ? () => `color-mix(in srgb, ${css(colour)} ${isStacked ? 30 : 14}%, transparent)` : undefined,
         width: 1.75,
         points: { show: false },
         spanGaps: false,
       }))],
+      // An area ends at the one below it.
+      bands: isStacked ? styles.slice(1).map((_, at) => ({ series: [at + 2, at + 1] })) : [],
       hooks: { setCursor: [() => chart && reportCursor()] },
-    }, data, parent);
+    }, drawn(), parent);
   }, () => {});
 
   return {
     update(next) {
       data = next;
-      chart?.setData(data);
+      chart?.setData(drawn());
       reportCursor();
     },
     destroy() {

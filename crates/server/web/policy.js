@@ -4,7 +4,8 @@ import { checkBody, checkPath, curl, post, SAMPLE_KEY } from "./api.js";
 import { bars, lines, tiles } from "./charts.js";
 import { describeAnswer, limitDetails, limitsOf } from "./describe.js";
 import { copyButton, count, duration, make, percent, setText, timeOfDay } from "./dom.js";
-import { feed, perSecond } from "./feed.js";
+import { feed } from "./feed.js";
+import { decisionsChart, failedClosed, passed, rateOf, turnedAway } from "./outcomes.js";
 
 export function mount(root, name) {
   root.append(make("div", { className: "heading" },
@@ -33,11 +34,12 @@ function totals(root, name) {
     update({ state }) {
       const total = state.policies[name] ?? { allowed: 0, denied: 0, shadow_denied: 0, error: 0 };
       const all = total.allowed + total.denied + total.shadow_denied + total.error;
-      const last = feed.lastTick();
-      const now = (field) => `${count(last ? perSecond(last.policies[name]?.[field], last) : 0)} per second now`;
-      allowed(count(total.allowed), now("allowed"));
-      denied(count(total.denied), total.shadow_denied ? `${count(total.shadow_denied)} more in shadow mode` : now("denied"));
-      share(all ? percent((total.denied + total.shadow_denied) / all) : "–", total.error ? `${count(total.error)} errors` : "since server start");
+      const now = (read) => `${count(feed.recent(rateOf((tick) => [tick.policies[name]], read)))} per second now`;
+      const closed = failedClosed(total);
+      allowed(count(passed(total)), total.shadow_denied ? `${count(total.shadow_denied)} over the limit, in shadow mode` : now(passed));
+      denied(count(turnedAway(total)), closed ? `${count(closed)} because the store failed` : now(turnedAway));
+      const others = total.error - closed;
+      share(all ? percent((turnedAway(total) + total.shadow_denied) / all) : "–", others ? `${count(others)} errors` : "since server start");
       const timed = feed.lastTick((tick) => tick.policies[name]?.p99_us !== undefined)?.policies[name];
       latency(timed ? duration(timed.p99_us / 1000) : "–", timed ? `p50 ${duration(timed.p50_us / 1000)}` : "no recent checks");
     },
@@ -75,26 +77,38 @@ function limitNode(limit, adaptive) {
   return node;
 }
 
+/** What the form does, by how a policy is asked: what it spends, and whether it can be peeked. */
+const TRY = {
+  "/v1/check": ["Check", "A check spends real units of this key, as a client's would. A peek spends nothing."],
+  "/v1/acquire": ["Acquire", "Acquire takes a real permit of this key until it expires. A peek takes none."],
+  "/v1/reserve": ["Reserve", "Reserve takes a real place in the queue of this key. A queue cannot be peeked."],
+};
+
 function tryIt(root, name) {
   const key = make("input", { id: "try-key", value: SAMPLE_KEY, autocomplete: "off", spellcheck: false, maxLength: 200, required: true });
   const cost = make("input", { type: "number", value: "1", min: "0", max: "1000000", step: "1", required: true });
   const [verdict, detail, bar] = [make("b"), make("span", { className: "muted" }), make("i")];
   const answer = make("p", { className: "answer", role: "status" }, verdict, " ", detail);
   const command = make("code");
-  const form = make("form", { className: "controls" }, make("label", {}, "Key", key), make("label", {}, "Cost", cost), make("button", { type: "submit", textContent: "Check" }));
-  root.append(make("section", { className: "card try" }, make("h2", { textContent: "Try a check" }), form,
+  const [spend, peek, hint] = [make("button", { type: "submit" }), make("button", { type: "button", className: "plain", textContent: "Peek" }), make("p", { className: "muted small" })];
+  const form = make("form", { className: "controls" }, make("label", {}, "Key", key), make("label", {}, "Cost", cost), spend, peek);
+  root.append(make("section", { className: "card try" }, make("h2", { textContent: "Try a check" }), hint, form,
     make("div", { className: "track", "aria-hidden": "true" }, bar), answer,
     make("div", { className: "line" }, make("pre", { tabIndex: 0, "aria-label": "Command" }, command), copyButton(() => command.textContent))));
   const policy = () => feed.policies?.[name] ?? {};
-  const update = () => setText(command, curl(name, policy(), key.value || SAMPLE_KEY));
-  key.addEventListener("input", update);
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
+  const update = () => {
+    const path = checkPath(policy());
+    setText(command, curl(name, policy(), key.value || SAMPLE_KEY));
+    setText(spend, TRY[path][0]);
+    setText(hint, TRY[path][1]);
+    peek.hidden = path === "/v1/reserve";
+  };
+  const send = async (path) => {
     try {
-      const reply = await post(checkPath(policy()), checkBody(name, policy(), key.value, cost.valueAsNumber));
+      const reply = await post(path, checkBody(name, policy(), key.value, cost.valueAsNumber));
       const described = describeAnswer(name, reply, policy());
       answer.className = `answer ${described.isGood ? "good" : "bad"}`;
-      verdict.textContent = described.verdict;
+      verdict.textContent = path === "/v1/peek" ? `Would be ${described.verdict.toLowerCase()}` : described.verdict;
       detail.textContent = described.detail;
       bar.style.width = `${Math.max(0, Math.min(1, described.share)) * 100}%`;
       bar.style.background = `var(${described.isGood ? "--allowed" : "--denied"})`;
@@ -103,6 +117,12 @@ function tryIt(root, name) {
       verdict.textContent = "Error";
       detail.textContent = error.message;
     }
+  };
+  key.addEventListener("input", update);
+  peek.addEventListener("click", () => { if (form.reportValidity()) send("/v1/peek"); });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(checkPath(policy()));
   });
   return { update };
 }
@@ -110,21 +130,7 @@ function tryIt(root, name) {
 function decisions(root, name) {
   const card = make("section", { className: "card" });
   root.append(card);
-  const outcomes = { allowed: ["allowed", "--allowed"], denied: ["denied", "--denied"], shadow_denied: ["denied in shadow mode", "--shadow"] };
-  let [chart, drawn] = [null, []];
-  return {
-    update({ state }) {
-      // Only policies in shadow mode get a third line.
-      const wanted = Object.keys(outcomes).slice(0, state.policies[name]?.shadow_denied ? 3 : 2);
-      if (wanted.length !== drawn.length) {
-        drawn = wanted;
-        chart?.destroy();
-        chart = lines(card, { title: "Decisions per second", series: drawn.map((field) => ({ label: outcomes[field][0], values: [], colour: outcomes[field][1] })), x: [] });
-      }
-      chart.update(feed.series(...drawn.map((field) => (tick) => perSecond(tick.policies[name]?.[field], tick))));
-    },
-    destroy: () => chart?.destroy(),
-  };
+  return decisionsChart(card, (tick) => (tick.policies[name] ? [tick.policies[name]] : []));
 }
 
 /** For a policy with adaptive limits. */

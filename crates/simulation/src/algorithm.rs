@@ -35,6 +35,11 @@ impl Algorithm {
         }
     }
 
+    /// Whether an idle key has a whole limit in advance, beside what its rate admits: a full bucket, or an empty queue.
+    pub(crate) const fn starts_full(&self) -> bool {
+        matches!(self, Self::Limit(Limit::Gcra(_) | Limit::TokenBucket(_)) | Self::Shaper(_))
+    }
+
     /// When a request that arrives now goes ahead; `None` if it is refused.
     pub(crate) fn admit(&self, state: &mut State, now_us: u64) -> Option<u64> {
         let now = Timestamp::from_micros(now_us);

@@ -32,8 +32,13 @@ pub struct BoundaryRow {
     /// How many of the first and of the second requests are admitted.
     pub first: u64,
     pub second: u64,
-    /// How many go ahead within the gap: a leaky bucket delays the rest.
+    /// How many of each go ahead within the gap.
+    pub first_in_gap: u64,
+    pub second_in_gap: u64,
+    /// Both together.
     pub in_gap: u64,
+    /// Admitted, but later than the gap: a leaky bucket makes them wait.
+    pub delayed: u64,
     pub per_second: f64,
     pub times_limit: f64,
 }
@@ -49,12 +54,18 @@ fn simulate(input: &Boundary, stop: &StopFlag) -> Result<BoundaryReport, InputEr
             stop.until(0..limit).filter_map(|_| algorithm.admit(&mut state, at_us)).collect()
         };
         let (first, second) = (send(edge_us - gap_us), send(edge_us));
-        let in_gap = first.iter().chain(&second).filter(|at_us| **at_us <= edge_us).count() as u64;
+        let within = |all: &[u64]| all.iter().filter(|at_us| **at_us <= edge_us).count() as u64;
+        let (first_in_gap, second_in_gap) = (within(&first), within(&second));
+        let (first, second) = (first.len() as u64, second.len() as u64);
+        let in_gap = first_in_gap + second_in_gap;
         BoundaryRow {
             algorithm: algorithm.name(),
-            first: first.len() as u64,
-            second: second.len() as u64,
+            first,
+            second,
+            first_in_gap,
+            second_in_gap,
             in_gap,
+            delayed: first + second - in_gap,
             per_second: float(in_gap) * 1e6 / float(gap_us),
             times_limit: float(in_gap) / float(limit),
         }
@@ -86,6 +97,11 @@ mod tests {
         assert_eq!(row(&report, "sliding-window"), (20, 0, 20));
         assert_eq!(row(&report, "sliding-log"), (20, 0, 20));
         assert_eq!(row(&report, "leaky-bucket"), (20, 4, 4));
+        let leaky = report.algorithms.iter().find(|row| row.algorithm == "leaky-bucket").unwrap();
+        assert_eq!((leaky.first_in_gap, leaky.second_in_gap, leaky.delayed), (4, 0, 20));
+        assert!(
+            report.algorithms.iter().all(|row| row.delayed == 0 || row.algorithm == "leaky-bucket")
+        );
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub struct ClockSkewReport {
 #[derive(Debug, Serialize)]
 pub struct ClockSkewRow {
     pub algorithm: &'static str,
+    /// The most that the limit allows in all windows together, on a right clock. A bucket starts full, and a queue empty:
+    /// they allow one more limit. So does any single window of theirs, and [`ClockOutcome::most_in_a_window`] is no sign
+    /// of a wrong clock there.
+    pub allowed: u64,
     pub own_clocks: ClockOutcome,
     pub store_clock: ClockOutcome,
 }
@@ -65,6 +69,7 @@ fn simulate(input: &ClockSkew, stop: &StopFlag) -> Result<ClockSkewReport, Input
     let requests = requests(input);
     let row = |algorithm: &Algorithm| ClockSkewRow {
         algorithm: algorithm.name(),
+        allowed: limit * (windows + u64::from(algorithm.starts_full())),
         own_clocks: decide(input, algorithm, stop.until(&requests), |request| {
             request.node_clock_us
         }),
@@ -146,6 +151,19 @@ mod tests {
             assert!(row.own_clocks.least_by_node * 10 < row.own_clocks.most_by_node, "{row:?}");
             assert!(row.store_clock.least_by_node * 2 > row.store_clock.most_by_node, "{row:?}");
         }
+    }
+
+    #[test]
+    fn by_the_stores_clock_no_algorithm_admits_more_than_it_allows() {
+        for seed in 1..=5 {
+            let report = ClockSkew { seed, ..ClockSkew::default() }.run().unwrap();
+            for row in &report.algorithms {
+                assert!(row.store_clock.admitted <= row.allowed, "{row:?}");
+                assert!(row.own_clocks.admitted > row.allowed, "{row:?}");
+            }
+        }
+        let allowed = |name| row(&ClockSkew::default().run().unwrap(), name).allowed;
+        assert_eq!(["sliding-log", "gcra", "leaky-bucket"].map(allowed), [600, 660, 660]);
     }
 
     #[test]

@@ -123,6 +123,11 @@ impl Default for StoreOptions {
 pub trait StoreMonitor: Send + Sync + fmt::Debug {
     /// What is known without asking the store.
     fn report(&self) -> StoreReport;
+
+    /// The last real failure while a breaker of the store is open: callers only learn that it is open.
+    fn cause(&self) -> Option<StoreError> {
+        None
+    }
 }
 
 /// A store that was opened.
@@ -177,6 +182,17 @@ impl OpenStore {
         self.monitor.report()
     }
 
+    /// The last real failure while a breaker of the store is open.
+    ///
+    /// ```
+    /// # use tidegate::MemoryStore;
+    /// # use tidegate::driver::OpenStore;
+    /// assert!(OpenStore::new("memory", MemoryStore::default()).cause().is_none());
+    /// ```
+    pub fn cause(&self) -> Option<StoreError> {
+        self.monitor.cause()
+    }
+
     /// `ok`, `not-connected` or `left-alone`, as far as is known without asking the store.
     pub fn condition(&self) -> &'static str {
         let StoreReport { breaker, network, .. } = self.report();
@@ -223,11 +239,19 @@ impl<S: Store + StoreMonitor + 'static> StoreMonitor for BehindBreaker<S> {
         let breaker = Some((self.breaker.state(), self.breaker.opened_total()));
         StoreReport { breaker, ..self.store.report() }
     }
+
+    fn cause(&self) -> Option<StoreError> {
+        self.breaker.cause()
+    }
 }
 
 impl<S: StoreMonitor + ?Sized> StoreMonitor for Arc<S> {
     fn report(&self) -> StoreReport {
         (**self).report()
+    }
+
+    fn cause(&self) -> Option<StoreError> {
+        (**self).cause()
     }
 }
 

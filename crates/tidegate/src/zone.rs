@@ -11,7 +11,7 @@ use tidegate_core::{Transition, Zone};
 /// ```
 /// use tidegate::{UnknownZone, zone};
 ///
-/// assert!(zone("Europe/Berlin").is_ok());
+/// assert!(zone("Europe/Berlin").is_ok_and(|zone| zone.name() == "Europe/Berlin"));
 /// assert_eq!(zone("Europe/Atlantis"), Err(UnknownZone("Europe/Atlantis".to_owned())));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +45,8 @@ pub fn zone(name: &str) -> Result<Zone, UnknownZone> {
             offset_seconds: change.offset().seconds(),
         })
         .collect();
-    Zone::changing(zone.to_offset(first).seconds(), &transitions).map_err(|_| unknown())
+    let built = Zone::changing(zone.to_offset(first).seconds(), &transitions);
+    built.map(|built| built.named(name)).map_err(|_| unknown())
 }
 
 impl fmt::Display for UnknownZone {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use crate::openapi::same_shape;
-use crate::processes::{DEADLINE, wait_until};
+use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::programs::node;
 use crate::support::{Folder, Server};
 
@@ -79,7 +79,7 @@ fn the_feed_contains_every_check_and_the_denied_keys() {
         "version": "", "started_ms": 0, "generation": 0, "keys": "", "watchers": 0, "nodes": 0,
         "connections": {"http": 0}, "adaptive": [],
         "store": {"kind": "", "condition": "", "breaker": null, "breaker_opened": 0, "errors": 0,
-            "keys": 0, "bytes": 0, "given_up": 0},
+            "outage": null, "keys": 0, "bytes": 0, "given_up": 0},
         "leases": {"keys": 0, "requests": 0, "granted": 0, "returned": 0, "decided": 0},
     });
     same_shape(&shape, &state, "state");
@@ -185,10 +185,36 @@ fn the_dashboard_works_in_a_browser() {
         "checks and denials appear as they happen",
         "everything is reachable by keyboard, with a focus ring",
         "a policy page shows limits and sends checks",
+        "a peek spends nothing",
+        "the legend and the tiles say the same",
         "the theme follows the system or the choice",
         "every view fits a phone",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_dashboard_shows_an_outage_of_the_store() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let policies = "policies:\n  api: 100/h\n  login: { limit: 5/h, on_store_error: deny }\n  \
+                    open: { limit: 100/h, on_store_error: allow }\n";
+    let config = format!("store: {{ url: \"{}\" }}\n{policies}", redis.url());
+    let server = Server::with_config(&folder, &config);
+    redis.kill();
+    let args = [&server.url(), &redis.address()];
+    let output = node(&["dashboard_outage.mjs", "browser.mjs"], &args.map(String::as_str));
+    let expected = [
+        "a banner says why, since when, and what each policy does",
+        "what is turned away and what passes without the store is counted",
+        "an outage fits a phone",
+    ];
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
+    redis.restart();
+    wait_until("the feed reports the end", DEADLINE, || {
+        let (_, mut watcher) = Watcher::open(&server);
+        let (_, snapshot) = watcher.next().unwrap();
+        snapshot["state"]["store"]["outage"].is_null()
+    });
 }
 
 #[test]

@@ -18,12 +18,16 @@ struct Logged {
 
 impl Logged {
     fn start(name: &str, args: &[&str]) -> Self {
+        Self::with_env(name, args, ("TIDEGATE_LOG_KEYS", "hashed"))
+    }
+
+    fn with_env(name: &str, args: &[&str], (variable, value): (&str, &str)) -> Self {
         let file = format!("tidegate-log-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(file);
         let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
         let mut command = tidegate(&args);
-        let server = Server::launched(command.stderr(File::create(&path).unwrap()));
-        Self { server, path }
+        command.env(variable, value).stderr(File::create(&path).unwrap());
+        Self { server: Server::launched(&mut command), path }
     }
 
     fn text(&self) -> String {
@@ -59,8 +63,10 @@ fn a_flood_of_refusals_is_a_few_lines_without_a_key() {
     assert_eq!(first["key"].as_str().unwrap().len(), 16, "{first}");
     assert_eq!(first["key"], refused[1]["key"], "one caller");
     assert!(!log.text().contains("canary"), "{}", log.text());
-    let unsaid = log.server.metric("tidegate_log_unsaid_total{event=\"refused\"}").unwrap();
-    assert!(unsaid > 800.0, "{unsaid}");
+    let dropped = "tidegate_log_lines_dropped_total{event=\"refused\"}";
+    let dropped = log.server.metric(dropped).unwrap();
+    assert!(dropped > 800.0, "{dropped}");
+    assert!(refused.iter().all(|line| line["lines_dropped"].is_u64()), "{refused:?}");
 }
 
 #[test]
@@ -76,6 +82,66 @@ fn a_full_queue_is_logged_like_any_refusal() {
     let event = &log.events("refused")[0];
     assert_eq!((&event["level"], &event["policy"]), (&"INFO".into(), &"queue".into()), "{event}");
     assert!(event["retry_after_ms"].as_u64().unwrap() > 3_000_000, "{event}");
+}
+
+const ROUTES: &str = r#"
+client_ip: { trusted_proxies: [127.0.0.0/8] }
+policies:
+  plan: { all: [{ name: second, limit: 1000/s }, { name: day, algorithm: fixed-window, limit: 1/day }] }
+  search: { algorithm: sliding-log, limit: 1/h }
+routes:
+  - { match: { path: "/search" }, policy: search, key: [client_ip, path] }
+  - { match: { path: "/api/*", method: GET }, policy: plan }
+"#;
+
+/// Two policies, each of which refuses the second request of a client.
+fn refused_on_two_routes(log: &Logged) -> Vec<Value> {
+    for (path, client) in [("/api/a?token=canary", "192.0.2.7"), ("/search", "192.0.2.7")] {
+        for _ in 0..2 {
+            let headers = [
+                ("X-Forwarded-Uri", path),
+                ("X-Forwarded-Method", "GET"),
+                ("X-Forwarded-For", client),
+            ];
+            log.server.send("GET", "/v1/auth", &headers, b"");
+        }
+    }
+    wait_until("refusals are logged", DEADLINE, || log.events("refused").len() == 2);
+    log.events("refused")
+}
+
+#[test]
+fn a_refusal_says_which_request_limit_and_client() {
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", ROUTES);
+    let log = Logged::start("route", &["-c", &config]);
+    let refused = refused_on_two_routes(&log);
+    let fields = ["policy", "limit", "method", "path", "route"];
+    let of = |line: &Value| fields.map(|field| line[field].as_str().unwrap().to_owned());
+    assert_eq!(of(&refused[0]), ["plan", "day", "GET", "/api/a", "GET /api/*"]);
+    assert_eq!(of(&refused[1]), ["search", "search", "GET", "/search", "/search"]);
+    // One client has one name under every policy, also where the key has more parts.
+    assert_eq!(refused[0]["client"].as_str().unwrap().len(), 16, "{}", refused[0]);
+    assert_eq!(refused[0]["client"], refused[1]["client"]);
+    assert_eq!(refused[0]["client"], refused[0]["key"]);
+    assert_ne!(refused[1]["client"], refused[1]["key"]);
+    assert!(!log.text().contains("192.0.2.7") && !log.text().contains("canary"), "{}", log.text());
+}
+
+#[test]
+fn keys_and_clients_are_readable_if_the_operator_wants_it() {
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", ROUTES);
+    let log = Logged::with_env("shown", &["-c", &config], ("TIDEGATE_LOG_KEYS", "shown"));
+    let refused = refused_on_two_routes(&log);
+    assert_eq!(
+        (&refused[0]["key"], &refused[0]["client"]),
+        (&"192.0.2.7".into(), &"192.0.2.7".into())
+    );
+    assert!(refused[1]["key"].as_str().unwrap().contains("/search"), "{}", refused[1]);
+    let log = Logged::with_env("typo", &["-c", &config], ("TIDEGATE_LOG_KEYS", "show"));
+    assert!(log.text().contains("TIDEGATE_LOG_KEYS: expected shown or hashed"), "{}", log.text());
+    assert_eq!(refused_on_two_routes(&log)[0]["key"].as_str().unwrap().len(), 16);
 }
 
 #[test]
@@ -103,8 +169,18 @@ fn decisions_without_the_store_are_logged() {
         !log.events("decided without the store").is_empty()
     });
     let event = &log.events("decided without the store")[0];
-    assert_eq!((&event["level"], &event["source"]), (&"WARN".into(), &"local".into()), "{event}");
-    assert!(event["trouble"].is_string() && event["allowed"] == true, "{event}");
+    let (level, decided_by) = (&event["level"], &event["decided_by"]);
+    assert_eq!((level, decided_by), (&"WARN".into(), &"local".into()), "{event}");
+    assert!(event["store_error"].is_string() && event["allowed"] == true, "{event}");
+    // The cause stays in the lines once checks only learn that the breaker is open.
+    let why = format!("unreachable: {}: Connection refused", redis.address());
+    wait_until("a line while the breaker is open has the cause", DEADLINE, || {
+        log.server.post("/v1/check", r#"{"policy":"api","key":"canary"}"#);
+        let lines = log.events("decided without the store");
+        let is_late = |line: &&Value| line["store_error"] == "breaker-open";
+        let late = lines.iter().filter(is_late).next_back();
+        late.is_some_and(|line| line["cause"].as_str().is_some_and(|it| it.starts_with(&why)))
+    });
     assert!(!log.text().contains("canary"));
 }
 
@@ -129,13 +205,14 @@ fn a_store_outage_is_logged_once_at_its_begin_and_once_at_its_end() {
     let event = &events(away)[0];
     assert_eq!(event["level"], "WARN");
     assert_eq!(event["store"], format!("redis://{}", redis.address()));
-    assert!(event["trouble"].as_str().unwrap().contains(": "), "{event}");
+    assert!(event["error"].as_str().unwrap().contains(": "), "{event}");
     let decide = ["policies_local", "policies_allow", "policies_deny"].map(|name| &event[name]);
     assert_eq!(decide, [1, 0, 1], "{event}");
     assert!(event["message"].as_str().unwrap().contains("on_store_error"), "{event}");
     redis.restart();
     wait_until("it is back", DEADLINE, || !events(back).is_empty());
     assert_eq!((events(away).len(), events(back).len()), (1, 1), "{}", log.text());
+    assert!(events(back)[0]["outage_s"].is_u64(), "{}", events(back)[0]);
     // An outage while the server runs is logged in the same way.
     redis.kill();
     wait_until("the second outage is logged", DEADLINE, || events(away).len() == 2);

@@ -15,6 +15,8 @@ fn the_playground_works_in_a_browser() {
         "an address restores its parameters",
         "a busy server is retried",
         "every experiment has a chart, a summary and a table",
+        "figures agree with the advice, and red has a reason",
+        "a legend shows the point under the pointer",
         "controllers can be chosen",
         "a pasted log shows which requests a policy denies",
         "every experiment fits a phone",

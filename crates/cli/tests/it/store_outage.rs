@@ -97,6 +97,34 @@ fn the_redis_protocol_answers_with_an_error_and_no_integers() {
 }
 
 #[test]
+fn the_cause_is_shown_for_as_long_as_the_outage_lasts() {
+    let outage = Outage::start();
+    let server = &outage.server;
+    assert!(server.metric("tidegate_store_outage{kind=\"unreachable\"}").is_some());
+    let status = || server.get("/v1/status").json()["outage"].clone();
+    // Long after the first failures, when checks only learn that the breaker is open.
+    let open = "tidegate_store_errors_total{kind=\"breaker-open\"}";
+    wait_until("the breaker has answered for a while", DEADLINE, || {
+        server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#);
+        server.metric(open).unwrap_or_default() > 20.0 && !status().is_null()
+    });
+    let now = status();
+    let address = outage.redis.address();
+    let error = now["error"].as_str().unwrap();
+    assert!(error.starts_with(&format!("unreachable: {address}: Connection refused")), "{error}");
+    assert_eq!(now["kind"], "unreachable");
+    assert!(now["since_ms"].as_u64().unwrap() > 1_600_000_000_000, "{now}");
+    let names = |how: &str| now["policies"][how]["names"].to_string();
+    assert_eq!(names("deny"), r#"["login","queue"]"#);
+    assert_eq!((names("allow"), names("local")), (r#"["tried"]"#.into(), r#"["api"]"#.into()));
+    assert_eq!(server.metric("tidegate_store_outage{kind=\"unreachable\"}"), Some(1.0));
+    assert!(server.metric("tidegate_redis_connects_total{result=\"error\"}").unwrap() > 1.0);
+    outage.redis.restart();
+    wait_until("the outage ends", DEADLINE, || status().is_null());
+    assert_eq!(server.metric("tidegate_store_outage{kind=\"unreachable\"}"), Some(0.0));
+}
+
+#[test]
 fn a_policy_in_shadow_mode_refuses_nothing() {
     let Outage { server, .. } = &Outage::start();
     let reply = server.post("/v1/check", r#"{"policy":"tried","key":"ann"}"#);

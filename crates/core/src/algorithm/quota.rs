@@ -131,6 +131,21 @@ impl Quota {
         }
     }
 
+    /// Whose midnight counts, if it starts afresh by the calendar.
+    ///
+    /// ```
+    /// # use tidegate_core::{Every, Quota, Zone};
+    /// let monthly = Quota::calendar(100_000, Every::Month, Zone::UTC)?;
+    /// assert_eq!(monthly.zone(), Some(&Zone::UTC));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub const fn zone(&self) -> Option<&Zone> {
+        match &self.cadence {
+            Cadence::Calendar { zone, .. } => Some(zone),
+            Cadence::Fixed(_) | Cadence::Rolling(_) => None,
+        }
+    }
+
     /// The nominal length of a period: a month counts as 30 days.
     pub const fn period(&self) -> Duration {
         match &self.cadence {

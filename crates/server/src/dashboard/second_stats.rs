@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tidegate::driver::CallTimes;
+use tidegate_core::BucketCounts;
 
 use crate::adaptive::AdaptiveLimitView;
 use crate::metrics::{Durations, MetricsSnapshot, NO_DURATIONS};
@@ -46,6 +47,12 @@ struct PolicyStats {
     shadow_denied: u64,
     #[serde(skip_serializing_if = "is_zero")]
     error: u64,
+    /// Of the errors: turned away because the store fails.
+    #[serde(skip_serializing_if = "is_zero")]
+    fail_closed: u64,
+    /// Of what was allowed: without the store, because it fails.
+    #[serde(skip_serializing_if = "is_zero")]
+    fail_open: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     p50_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +86,7 @@ impl SecondStats {
         let SecondInput { before, now, calls, limits, pressure } = input;
         let limits = limits.iter().take(LIMITS_MAX);
         let pressure = pressure.into_iter().take(LIMITS_MAX);
-        let mut all = NO_DURATIONS;
+        let mut all = *NO_DURATIONS;
         let mut doors = BTreeMap::new();
         for (door, then) in now.doors.iter().zip(&before.doors) {
             let times = door.times.since(&then.times);
@@ -125,6 +132,8 @@ fn changed(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Vec<(String, Poli
                 denied: policy.denied.saturating_sub(known.denied),
                 shadow_denied: policy.shadow_denied.saturating_sub(known.shadow_denied),
                 error: policy.error.saturating_sub(known.error),
+                fail_closed: policy.fail_closed.saturating_sub(known.fail_closed),
+                fail_open: policy.fail_open.saturating_sub(known.fail_open),
                 p50_us: percentile_us(&times, 50),
                 p99_us: percentile_us(&times, 99),
             },
@@ -143,6 +152,8 @@ fn bounded(mut asked: Vec<(String, PolicyStats)>) -> BTreeMap<String, PolicyStat
             others.denied += it.denied;
             others.shadow_denied += it.shadow_denied;
             others.error += it.error;
+            others.fail_closed += it.fail_closed;
+            others.fail_open += it.fail_open;
         }
         asked.push((OTHERS.to_owned(), others));
     }
@@ -155,26 +166,13 @@ impl LatencyStats {
         Self { count: times.count(), p50_us, p99_us }
     }
 
-    /// Percentiles are the upper bound of their bucket.
-    #[expect(clippy::cast_precision_loss, reason = "edges are round numbers")]
     fn from_calls(before: &CallTimes, now: &CallTimes) -> Self {
-        let counts: Vec<_> = now
-            .counts
-            .iter()
-            .zip(&before.counts)
-            .map(|(now, before)| now.saturating_sub(*before))
-            .collect();
-        let count: u64 = counts.iter().sum();
-        let within = |percent: u64| {
-            let mut below = 0;
-            let bucket = counts.iter().position(|it| {
-                below += it;
-                below >= (count * percent).div_ceil(100).max(1)
-            })?;
-            let edge = CallTimes::BOUNDS_US.get(bucket).or(CallTimes::BOUNDS_US.last());
-            edge.map(|us| *us as f64)
+        let buckets = |times: &CallTimes| {
+            BucketCounts::new(&CallTimes::BOUNDS_US, times.counts, times.total_us)
         };
-        Self { count, p50_us: within(50), p99_us: within(99) }
+        let times = buckets(now).since(&buckets(before));
+        let percentile = |percent| times.percentile(percent).map(f64::round);
+        Self { count: times.count(), p50_us: percentile(50), p99_us: percentile(99) }
     }
 }
 
@@ -228,8 +226,34 @@ mod tests {
     #[test]
     fn percentiles_are_microseconds_to_a_tenth() {
         let counts = std::array::from_fn(|bucket| u64::from(bucket == 0));
-        assert_eq!(percentile_us(&Durations::new(&[1_260; 19], counts, 0), 100), Some(1.3));
+        let sums = counts.map(|count| count * 1_260);
+        assert_eq!(
+            percentile_us(&Durations::with_sums(&[2_000; 19], counts, sums), 100),
+            Some(1.3)
+        );
         assert_eq!(percentile_us(&NO_DURATIONS, 50), None);
+    }
+
+    #[test]
+    fn store_latencies_lie_between_the_bounds_of_their_bucket() {
+        let mut now = CallTimes::default();
+        // Between 2 and 5 ms.
+        (now.counts[9], now.total_us) = (1, 2_345);
+        let stats = LatencyStats::from_calls(&CallTimes::default(), &now);
+        assert_eq!((stats.p50_us, stats.p99_us), (Some(2_345.0), Some(2_345.0)));
+        let none = LatencyStats::from_calls(&now, &now);
+        assert_eq!((none.count, none.p50_us), (0, None));
+    }
+
+    #[test]
+    fn what_an_outage_decides_is_counted_apart() {
+        let mut now = snapshot(&[("login", 0, 0), ("open", 9, 0)]);
+        (now.policies[0].error, now.policies[0].fail_closed) = (7, 6);
+        now.policies[1].fail_open = 9;
+        let tick = between(&MetricsSnapshot::default(), &now);
+        let login = serde_json::json!({"allowed": 0, "denied": 0, "error": 7, "fail_closed": 6});
+        assert_eq!(tick["policies"]["login"], login);
+        assert_eq!(tick["policies"]["open"]["fail_open"], 9);
     }
 
     #[test]

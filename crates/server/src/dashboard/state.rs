@@ -8,7 +8,7 @@ use tidegate::{LeaseStats, MemoryStats};
 use super::second_stats::POLICIES_MAX;
 use crate::adaptive::AdaptiveLimitView;
 use crate::metrics::{MetricsSnapshot, PolicySnapshot, RefusalReport};
-use crate::service::AppState;
+use crate::service::{AppState, OutageView};
 
 #[derive(Debug, Serialize)]
 pub(super) struct DashboardState {
@@ -37,6 +37,10 @@ struct PolicyTotals {
     denied: u64,
     shadow_denied: u64,
     error: u64,
+    /// Of the errors: turned away because the store fails.
+    fail_closed: u64,
+    /// Of what was allowed: without the store, because it fails.
+    fail_open: u64,
     #[serde(flatten)]
     refused: RefusalReport,
 }
@@ -50,6 +54,8 @@ struct StoreState {
     breaker: Option<&'static str>,
     breaker_opened: u64,
     errors: u64,
+    /// `null` while the store serves.
+    outage: Option<OutageView>,
     #[serde(flatten)]
     memory: Option<MemoryState>,
 }
@@ -107,7 +113,11 @@ fn policies(now: &MetricsSnapshot, app: &AppState) -> BTreeMap<String, PolicyTot
     let since = |policy: &&PolicySnapshot| {
         let refused = refused.remove(policy.name.as_str()).unwrap_or_default();
         let &&PolicySnapshot { allowed, denied, shadow_denied, error, .. } = policy;
-        (policy.name.clone(), PolicyTotals { allowed, denied, shadow_denied, error, refused })
+        let &&PolicySnapshot { fail_closed, fail_open, .. } = policy;
+        let name = policy.name.clone();
+        let totals =
+            PolicyTotals { allowed, denied, shadow_denied, error, fail_closed, fail_open, refused };
+        (name, totals)
     };
     busiest.iter().map(since).collect()
 }
@@ -121,6 +131,7 @@ fn store(app: &AppState, errors: u64) -> StoreState {
         breaker: report.breaker.map(|(state, _)| state.as_str()),
         breaker_opened: report.breaker.map_or(0, |(_, opened)| opened),
         errors,
+        outage: OutageView::now(app),
         memory: report.memory.map(|MemoryStats { keys, bytes, given_up, .. }| MemoryState {
             keys,
             bytes,

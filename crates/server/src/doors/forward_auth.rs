@@ -12,7 +12,7 @@ use tidegate::Op;
 
 use super::shared::{Problem, refusal};
 use crate::metrics::Door;
-use crate::service::{AppState, InForce, Question, Unanswered, headers};
+use crate::service::{AppState, InForce, Question, SeenRequest, Unanswered, headers};
 use tidegate_request::{ClientRequest, Peer, TargetHeader};
 
 /// The status of a refusal, also if the proxy requests another one.
@@ -55,7 +55,8 @@ async fn decide(
     let policy = call.routed(&found)?;
     let named = found.key.named();
     let key = found.key.key(&named);
-    let answer = call.check(&Question::new(policy, key, found.cost, Op::Take)).await?;
+    let question = Question::new(policy, key, found.cost, Op::Take);
+    let answer = call.check(&question.about(SeenRequest::new(&seen, &found))).await?;
     let answer = Unanswered::unless_decided(answer)?;
     let mut response_headers = HeaderMap::new();
     headers::add(&mut response_headers, settings.headers, &answer, policy.labels(), call.began());

@@ -1,14 +1,14 @@
 //! Log lines that clients cause: refusals, checks that the store failed to decide, wrong secrets, clients at their bound.
 //!
 //! An attack causes millions of them and must not fill the log: ten lines a second of each kind are written, the others
-//! are counted, and the next line has the count. The key itself is never logged, only a hash that is valid for this
-//! process: lines about one client have the same hash.
+//! are counted, and the next line has the count. Keys and clients are logged as a [label](KeyLabels): a hash, unless the
+//! operator wants them readable.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate::{Key, LimitError, Limiter, SystemClock};
 
+use super::labels::KeyLabels;
 use crate::metrics::{Door, Outcome, Status};
 use tidegate_core::text::printable;
 use tidegate_request::Peer;
@@ -18,12 +18,35 @@ const RATE: &str = "10/s burst 20";
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    hasher: RandomState,
+    labels: KeyLabels,
     refusals: LineLimiter,
     without_store: LineLimiter,
     wrong_secrets: LineLimiter,
     per_client: LineLimiter,
 }
+
+/// What a line says about a check.
+#[derive(Clone, Copy)]
+pub(crate) struct CheckLine<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) key: Key<'a>,
+    pub(crate) request: Option<RequestLine<'a>>,
+}
+
+/// What a line says about the request behind a check, if a door saw it.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestLine<'a> {
+    /// The client's address, as limits count it.
+    pub(crate) client: &'a str,
+    pub(crate) method: &'a str,
+    /// Without the query, which may hold secrets.
+    pub(crate) path: &'a str,
+    /// The route that matched.
+    pub(crate) route: Option<&'a str>,
+}
+
+/// Longer paths are cut.
+const PATH_CHARS_MAX: usize = 200;
 
 /// The rate limit of one kind of line.
 #[derive(Debug)]
@@ -37,7 +60,7 @@ struct LineLimiter {
 impl Events {
     pub(crate) fn new() -> Self {
         Self {
-            hasher: RandomState::new(),
+            labels: KeyLabels::from_env(),
             refusals: LineLimiter::new(RATE),
             without_store: LineLimiter::new(RATE),
             wrong_secrets: LineLimiter::new(RATE),
@@ -48,50 +71,65 @@ impl Events {
     /// Logs a wrong password or token; never what was sent.
     #[cold]
     pub(crate) fn wrong_secret(&self, door: Door, peer: Peer) {
-        if let Some(unsaid) = self.wrong_secrets.permit() {
+        if let Some(lines_dropped) = self.wrong_secrets.permit() {
             let (door, peer) = (door.as_str(), peer.to_string());
-            tracing::warn!(door, peer, unsaid, "wrong password or token");
+            tracing::warn!(door, peer, lines_dropped, "wrong password or token");
         }
     }
 
     /// Logs a client that has reached its part of a bound.
     #[cold]
     pub(crate) fn too_many_of_client(&self, door: Door, client: &str, bound: &'static str) {
-        if let Some(unsaid) = self.per_client.permit() {
+        if let Some(lines_dropped) = self.per_client.permit() {
             let door = door.as_str();
             tracing::warn!(
                 door,
                 client,
                 bound,
-                unsaid,
+                lines_dropped,
                 "one client has reached its part of a bound: per_client sets it"
             );
         }
     }
 
-    /// Logs a notable outcome of a check.
+    /// Logs a notable outcome of a check. `cause` is why the store does not serve.
     #[cold]
-    pub(crate) fn record(&self, policy: &str, key: Key<'_>, outcome: &Outcome<'_>) {
+    pub(crate) fn record(
+        &self,
+        check: &CheckLine<'_>,
+        outcome: &Outcome<'_>,
+        cause: impl FnOnce() -> Option<String>,
+    ) {
         if let (Some(source), Some(kind)) = (outcome.source, outcome.store_error)
-            && let Some(unsaid) = self.without_store.permit()
+            && let Some(lines_dropped) = self.without_store.permit()
         {
             tracing::warn!(
-                policy = printable(policy),
-                source = source.as_str(),
-                trouble = kind.as_str(),
+                policy = printable(check.policy),
+                decided_by = source.as_str(),
                 allowed = matches!(outcome.status, Status::Allowed | Status::ShadowDenied),
-                unsaid,
+                store_error = kind.as_str(),
+                cause = cause(),
+                lines_dropped,
                 "decided without the store"
             );
         }
         if outcome.status == Status::Denied
-            && let Some(unsaid) = self.refusals.permit()
+            && let Some(lines_dropped) = self.refusals.permit()
         {
+            let request = check.request;
+            let path = |request: RequestLine<'_>| -> String {
+                printable(request.path).chars().take(PATH_CHARS_MAX).collect()
+            };
             tracing::info!(
-                policy = printable(policy),
-                key = self.hashed(key),
+                policy = printable(check.policy),
+                limit = printable(outcome.binding),
+                key = self.labels.label(check.key),
+                client = request.map(|it| self.labels.label(Key::One(it.client.as_bytes()))),
+                method = request.map(|it| printable(it.method)),
+                path = request.map(path),
+                route = request.and_then(|it| it.route).map(printable),
                 retry_after_ms = outcome.retry_after_us.map(|us| us.div_ceil(1000)),
-                unsaid,
+                lines_dropped,
                 "refused"
             );
         }
@@ -108,16 +146,9 @@ impl Events {
         .map(|(event, limiter)| (event, limiter.dropped_total.load(Relaxed)))
     }
 
-    /// Keyed with a random seed of this process.
-    pub(crate) fn hash(&self, key: Key<'_>) -> u64 {
-        match key {
-            Key::One(key) => self.hasher.hash_one(key),
-            Key::Named(keys) => self.hasher.hash_one(keys),
-        }
-    }
-
-    fn hashed(&self, key: Key<'_>) -> String {
-        format!("{:016x}", self.hash(key))
+    /// How keys are named in lines, and on the dashboard.
+    pub(crate) const fn labels(&self) -> &KeyLabels {
+        &self.labels
     }
 }
 
@@ -148,16 +179,5 @@ mod tests {
         assert_eq!((0..1000).filter_map(|_| limiter.permit()).collect::<Vec<_>>(), [0; 20]);
         assert_eq!(limiter.dropped.load(Relaxed), 980);
         assert_eq!(limiter.dropped_total.load(Relaxed), 980);
-    }
-
-    #[test]
-    fn hashes_differ_by_key_and_by_process() {
-        let (here, there) = (Events::new(), Events::new());
-        let ann = || Key::One(b"ann");
-        assert_eq!(here.hashed(ann()), here.hashed(ann()));
-        assert_ne!(here.hashed(ann()), here.hashed(Key::One(b"bob")));
-        assert_ne!(here.hashed(ann()), there.hashed(ann()));
-        let named: [(&str, &[u8]); 1] = [("ip", b"ann")];
-        assert_eq!(here.hashed(Key::Named(&named)).len(), 16);
     }
 }

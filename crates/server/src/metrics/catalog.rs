@@ -53,6 +53,8 @@ families! {
         "Wrong passwords (resp) and wrong tokens of admin calls (http).";
     STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
         "Checks that the store failed to decide, by kind of error.";
+    STORE_OUTAGE: Gauge "tidegate_store_outage" ["kind"]
+        "1 while the store does not serve, for the kind of the last real error; breaker-open here means that the store is too slow. Otherwise 0.";
     UPSTREAM_REQUESTS: Counter "tidegate_upstream_requests_total" ["upstream", "status"]
         "Requests forwarded by the proxy, by upstream and outcome: status class 1xx to 5xx; without a response unreached (no connection), timeout, broken (connection or response), or abandoned (client disconnected).";
     UPSTREAM_DURATION: Histogram "tidegate_upstream_duration_seconds" ["upstream"]
@@ -133,7 +135,7 @@ families! {
         "Configuration reloads: ok if the new configuration is in force, error if it was refused.";
     RELOAD_REFUSED: Gauge "tidegate_config_refused" []
         "1 while the configuration file was refused and an older configuration is in force, otherwise 0.";
-    LOG_LINES_DROPPED: Counter "tidegate_log_unsaid_total" ["event"]
+    LOG_LINES_DROPPED: Counter "tidegate_log_lines_dropped_total" ["event"]
         "Log lines dropped by the rate limit of their kind: refused, without-store (decided without the store), wrong-secret or per-client.";
     BUILD: Gauge "tidegate_build_info" ["version"]
         "Always 1; the label is the running version.";

@@ -1,5 +1,7 @@
 //! Durations in fixed buckets: memory does not grow with what is counted.
 
+use std::sync::LazyLock;
+
 use tidegate_core::{BucketCounts, bucket_index};
 
 use super::striped::StripedCounters;
@@ -56,14 +58,16 @@ const BUCKETS: usize = BOUNDS_NS.len() + 1;
 /// What a [`DurationHistogram`] has counted at one instant, in nanoseconds.
 pub(crate) type Durations = BucketCounts<BUCKETS>;
 
-pub(crate) const NO_DURATIONS: Durations = Durations::new(&BOUNDS_NS, [0; BUCKETS], 0);
+/// Nothing counted yet.
+pub(crate) static NO_DURATIONS: LazyLock<Durations> =
+    LazyLock::new(|| Durations::with_sums(&BOUNDS_NS, [0; BUCKETS], [0; BUCKETS]));
 
 /// A histogram whose cells threads do not share.
 #[derive(Debug)]
 pub(super) struct DurationHistogram {
     bounds_ns: &'static [u64; BOUNDS_NS.len()],
-    /// The buckets, then the sum.
-    cells: StripedCounters<{ BUCKETS + 1 }>,
+    /// The count and the sum of each bucket, side by side. With its sum, the percentile of a few durations is exact.
+    cells: StripedCounters<{ 2 * BUCKETS }>,
 }
 
 impl Default for DurationHistogram {
@@ -79,14 +83,16 @@ impl DurationHistogram {
 
     /// Records `count` durations of `ns` each.
     pub(super) fn add(&self, ns: u64, count: u64) {
-        self.cells.add(bucket_index(self.bounds_ns, ns), count);
-        self.cells.add(BUCKETS, ns.saturating_mul(count));
+        let bucket = bucket_index(self.bounds_ns, ns);
+        self.cells.add(2 * bucket, count);
+        self.cells.add(2 * bucket + 1, ns.saturating_mul(count));
     }
 
     pub(super) fn read(&self) -> Durations {
         let cells = self.cells.read();
-        let counts = std::array::from_fn(|bucket| cells[bucket]);
-        Durations::new(self.bounds_ns, counts, cells[BUCKETS])
+        let counts = std::array::from_fn(|bucket| cells[2 * bucket]);
+        let sums = std::array::from_fn(|bucket| cells[2 * bucket + 1]);
+        Durations::with_sums(self.bounds_ns, counts, sums)
     }
 }
 

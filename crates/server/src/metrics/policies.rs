@@ -144,6 +144,10 @@ impl Counts {
     pub(super) fn decided_by(&self, source: Source) -> u64 {
         self.0.iter().skip(source as usize).step_by(SOURCES).sum()
     }
+
+    pub(super) fn ended_by(&self, status: Status, source: Source) -> u64 {
+        self.0[status as usize * SOURCES + source as usize]
+    }
 }
 
 type Named = BTreeMap<Box<str>, Arc<Counters>>;
@@ -200,5 +204,7 @@ mod tests {
         let counts = counters.read();
         assert_eq!(Status::ALL.map(|status| counts.ended(status)), [3, 4, 0, 5]);
         assert_eq!(Source::ALL.map(|source| counts.decided_by(source)), [3, 0, 4, 0, 0, 0]);
+        assert_eq!(counts.ended_by(Status::Denied, Source::DenyCache), 4);
+        assert_eq!(counts.ended_by(Status::Allowed, Source::DenyCache), 0);
     }
 }

@@ -12,17 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rapidhash::RapidHashMap;
-use tidegate::{Clock, Key, SystemClock};
+use tidegate::{Clock, SystemClock};
 
 pub(crate) use self::table::RefusalReport;
 use self::table::{PolicyRefusals, Refusal};
-use tidegate_core::text::printable;
 
 /// Enough to find a key with one refusal in a hundred within a second, at a negligible cost.
 const SAMPLED_PER_SECOND: u64 = 500;
 const POLICIES_MAX: usize = 1_000;
-/// Longer keys are cut.
-const KEY_CHARS_MAX: usize = 64;
 /// Counts are dropped after two periods.
 const PERIOD_SECONDS: u64 = 300;
 
@@ -36,11 +33,11 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Records a refused check. `hash` identifies the key.
+    /// Records a refused check. `key` returns a number and a name for its key; the argument is whether keys are shown.
     pub(crate) fn note(
         &self,
         policy: &str,
-        (key, hash): (Key<'_>, impl FnOnce(Key<'_>) -> u64),
+        key: impl FnOnce(bool) -> (u64, String),
         binding: &str,
         retry_after_us: Option<u64>,
     ) {
@@ -48,9 +45,8 @@ impl Refusals {
         if weight > 1 && !is_drawn(weight) {
             return;
         }
-        let text = self.shows_keys.load(Relaxed).then(|| readable(key));
-        let at = SystemClock.now();
-        let refusal = Refusal { hash: hash(key), text, binding, retry_after_us, at, weight };
+        let ((hash, name), at) = (key(self.shows_keys.load(Relaxed)), SystemClock.now());
+        let refusal = Refusal { hash, name: name.into(), binding, retry_after_us, at, weight };
         let policies = if weight == 1 {
             Some(self.lock())
         } else {
@@ -107,36 +103,14 @@ fn is_drawn(many: u64) -> bool {
     })
 }
 
-/// A key as one short printable line.
-fn readable(key: Key<'_>) -> Box<str> {
-    let text = |bytes: &[u8]| {
-        let most = &bytes[..bytes.len().min(4 * KEY_CHARS_MAX)];
-        let text = printable(&String::from_utf8_lossy(most));
-        if text.chars().count() <= KEY_CHARS_MAX {
-            return text;
-        }
-        text.chars().take(KEY_CHARS_MAX).chain(['…']).collect()
-    };
-    match key {
-        Key::One(key) => text(key).into(),
-        Key::Named(keys) => {
-            let parts: Vec<_> =
-                keys.iter().map(|(name, key)| format!("{name}={}", text(key))).collect();
-            parts.join(" ").into()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn note(refusals: &Refusals, key: &str) {
-        let number = |key: Key<'_>| match key {
-            Key::One(key) => rapidhash::v3::rapidhash_v3(key),
-            Key::Named(_) => 0,
-        };
-        refusals.note("api", (Key::One(key.as_bytes()), number), "api", Some(500));
+        let hash = rapidhash::v3::rapidhash_v3(key.as_bytes());
+        let name = |shown| if shown { key.to_owned() } else { format!("{hash:016x}") };
+        refusals.note("api", |shown| (hash, name(shown)), "api", Some(500));
     }
 
     fn top(refusals: &Refusals) -> Vec<(String, u64)> {
@@ -183,19 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_one_short_line() {
-        let long = "x".repeat(10_000);
-        assert_eq!(readable(Key::One(long.as_bytes())).chars().count(), KEY_CHARS_MAX + 1);
-        assert_eq!(&*readable(Key::One(b"a\nb\xff")), "a\\nb\u{fffd}");
-        let named: [(&str, &[u8]); 2] = [("ip", b"192.0.2.7"), ("domain", b"a.example")];
-        assert_eq!(&*readable(Key::Named(&named)), "ip=192.0.2.7 domain=a.example");
-    }
-
-    #[test]
     fn policies_are_bounded() {
         let refusals = Refusals::default();
         for number in 0..2 * POLICIES_MAX {
-            refusals.note(&number.to_string(), (Key::One(b"a"), |_| 1), "", None);
+            refusals.note(&number.to_string(), |_| (1, String::new()), "", None);
         }
         assert_eq!(refusals.report().len(), POLICIES_MAX);
     }

@@ -48,6 +48,7 @@ impl Metrics {
         self.checks(to);
         self.doors(to);
         self.store_errors(to);
+        self.store_outage(to);
         upstreams::render(to, &figures.upstreams);
         if !figures.upstreams.is_empty() {
             self.shed_by_proxy(to);

@@ -1,5 +1,7 @@
 //! The counters at one instant. The dashboard compares two snapshots a second apart.
 
+use tidegate::Source;
+
 use super::histogram::{Durations, NO_DURATIONS};
 use super::policies::Status;
 use super::{Door, Metrics, Relaxed};
@@ -22,6 +24,10 @@ pub(crate) struct PolicySnapshot {
     pub(crate) denied: u64,
     pub(crate) shadow_denied: u64,
     pub(crate) error: u64,
+    /// Of the errors: turned away because the store fails and the policy denies then.
+    pub(crate) fail_closed: u64,
+    /// Of what was allowed: without asking anything, because the store fails.
+    pub(crate) fail_open: u64,
     pub(crate) times: Durations,
 }
 
@@ -34,8 +40,10 @@ pub(crate) struct DoorSnapshot {
 
 impl Default for PolicySnapshot {
     fn default() -> Self {
-        let (name, times) = (String::new(), NO_DURATIONS);
-        Self { name, allowed: 0, denied: 0, shadow_denied: 0, error: 0, times }
+        let (name, times) = (String::new(), *NO_DURATIONS);
+        let (allowed, denied, shadow_denied, error) = (0, 0, 0, 0);
+        let (fail_closed, fail_open) = (0, 0);
+        Self { name, allowed, denied, shadow_denied, error, fail_closed, fail_open, times }
     }
 }
 
@@ -53,9 +61,21 @@ impl Metrics {
             let counts = counters.read();
             let [allowed, denied, shadow_denied, error] =
                 Status::ALL.map(|status| counts.ended(status));
-            let name = name.to_owned();
-            let times = counters.times();
-            policies.push(PolicySnapshot { name, allowed, denied, shadow_denied, error, times });
+            let passed = [Status::Allowed, Status::ShadowDenied].iter();
+            // A shadow policy that denies without the store lets everything through.
+            let open = passed.flat_map(|status| {
+                [Source::FailOpen, Source::FailClosed].map(|by| counts.ended_by(*status, by))
+            });
+            policies.push(PolicySnapshot {
+                name: name.to_owned(),
+                allowed,
+                denied,
+                shadow_denied,
+                error,
+                fail_closed: counts.ended_by(Status::Error, Source::FailClosed),
+                fail_open: open.sum(),
+                times: counters.times(),
+            });
         });
         policies.retain(|policy| !policy.name.starts_with('(') || policy.total() > 0);
         policies.sort_by(|one, other| one.name.cmp(&other.name));

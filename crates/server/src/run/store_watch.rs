@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{OnStoreError, Replicas, StoreError, Unconfirmed};
+use tidegate::{Clock, Replicas, StoreError, StoreErrorKind, SystemClock, Timestamp, Unconfirmed};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::service::AppState;
+use crate::metrics::StoreOutage;
+use crate::service::{AppState, Fallbacks};
 use tidegate::driver::OpenStore;
 use tidegate_core::text::printable;
 
@@ -46,12 +47,47 @@ impl UnconfirmedCharges {
     }
 }
 
+/// While an outage lasts, a line with its cause is written this often.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
+
 /// A store that does not serve.
 struct Outage {
-    since: Instant,
-    /// The first error: later ones may only say that the breaker is open.
+    since: Timestamp,
+    began: Instant,
+    logged_at: Instant,
+    /// The last error that says why.
     error: StoreError,
     failures: u32,
+}
+
+impl Outage {
+    fn begin(error: StoreError) -> Self {
+        let (since, began) = (SystemClock.now(), Instant::now());
+        Self { since, began, logged_at: began, error, failures: 0 }
+    }
+
+    /// Counts a failed check. An error that says nothing about the store does not replace one that does.
+    fn fail(&mut self, error: StoreError) {
+        let says_nothing =
+            matches!(error.kind(), StoreErrorKind::BreakerOpen | StoreErrorKind::NotSent);
+        if !says_nothing {
+            self.error = error;
+        }
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn view(&self) -> StoreOutage {
+        StoreOutage { since: self.since, error: self.error.clone() }
+    }
+
+    /// Whether the reminder is due.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now.duration_since(self.logged_at) >= REMINDER_INTERVAL;
+        if is_due {
+            self.logged_at = now;
+        }
+        is_due
+    }
 }
 
 /// Refreshes overrides, and logs the beginning and the end of each outage, and unconfirmed charges. Never returns.
@@ -67,28 +103,39 @@ pub(super) async fn watch(app: Arc<AppState>, store: WatchedStore) {
             log_unconfirmed(&app, &store.name, count);
         }
         let Some(error) = store_error(&app, &store.opened).await else {
-            if let Some(Outage { since, .. }) =
+            if let Some(Outage { began, error, .. }) =
                 outage.take().filter(|it| it.failures >= FAILURES_MIN)
             {
-                let away_s = since.elapsed().as_secs();
-                tracing::info!(store = store.name, away_s, "the store serves again");
+                app.metrics().set_outage(None);
+                let (outage_s, error) = (began.elapsed().as_secs(), printable(&error.to_string()));
+                tracing::info!(store = store.name, outage_s, error, "the store serves again");
             }
             continue;
         };
-        let first = || Outage { since: Instant::now(), error, failures: 0 };
-        let outage = outage.get_or_insert_with(first);
-        outage.failures = outage.failures.saturating_add(1);
+        let outage = outage.get_or_insert_with(|| Outage::begin(error.clone()));
+        outage.fail(error);
+        if outage.failures < FAILURES_MIN {
+            continue;
+        }
+        app.metrics().set_outage(Some(outage.view()));
         if outage.failures == FAILURES_MIN {
-            log_outage(&app, &store.name, &outage.error);
+            log_outage(&app, &store.name, outage);
+        } else if outage.is_due(Instant::now()) {
+            let (outage_s, error) = (outage.began.elapsed().as_secs(), outage.view().text());
+            tracing::warn!(store = store.name, outage_s, error, "the store still does not serve");
         }
     }
 }
 
 /// Why the store does not serve, or `None` if it does. A failed refresh alone does not count, because the user may lack
-/// a right that only overrides need: `reach` decides.
+/// a right that only overrides need: `reach` decides. An open breaker counts, also of one of several nodes.
 async fn store_error(app: &AppState, store: &OpenStore) -> Option<StoreError> {
     let engine = app.in_force().engine.clone();
-    let error = engine.overrides().refresh().await.err()?;
+    let refreshed = engine.overrides().refresh().await;
+    if let Some(cause) = store.cause() {
+        return Some(cause);
+    }
+    let error = refreshed.err()?;
     tracing::debug!(%error, "overrides stay as they were");
     store.reach().await.err()
 }
@@ -111,17 +158,14 @@ fn log_unconfirmed(app: &AppState, store: &str, count: u64) {
     );
 }
 
-fn log_outage(app: &AppState, store: &str, error: &StoreError) {
-    let in_force = app.in_force();
-    let by = |wanted: fn(OnStoreError) -> bool| {
-        in_force.policies().filter(|policy| wanted(policy.on_store_error())).count()
-    };
+fn log_outage(app: &AppState, store: &str, outage: &Outage) {
+    let Fallbacks { deny, allow, local } = Fallbacks::in_force(app);
     tracing::warn!(
         store,
-        trouble = printable(&error.to_string()),
-        policies_local = by(|it| it == OnStoreError::Local),
-        policies_allow = by(|it| it == OnStoreError::Allow),
-        policies_deny = by(|it| matches!(it, OnStoreError::Deny { .. })),
+        error = outage.view().text(),
+        policies_local = local.count,
+        policies_allow = allow.count,
+        policies_deny = deny.count,
         "the store does not serve: each policy decides by its `on_store_error` until it does, and it is tried again \
          all the time; `tidegate doctor --store URL` says more"
     );
@@ -130,6 +174,27 @@ fn log_outage(app: &AppState, store: &str, error: &StoreError) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outage_keeps_the_last_error_that_says_why() {
+        use StoreErrorKind as Kind;
+        let error = |kind| StoreError::new(kind, "why");
+        let mut outage = Outage::begin(error(Kind::Timeout));
+        for (kind, kept) in [
+            (Kind::BreakerOpen, Kind::Timeout),
+            (Kind::Unreachable, Kind::Unreachable),
+            (Kind::NotSent, Kind::Unreachable),
+            (Kind::BreakerOpen, Kind::Unreachable),
+            (Kind::Loading, Kind::Loading),
+        ] {
+            outage.fail(error(kind));
+            assert_eq!(outage.view().kind(), kept);
+        }
+        assert_eq!(outage.failures, 5);
+        let later = |seconds| outage.logged_at + Duration::from_secs(seconds);
+        let [early, due, soon_after] = [later(59), later(60), later(61)];
+        assert!(!outage.is_due(early) && outage.is_due(due) && !outage.is_due(soon_after));
+    }
 
     #[test]
     fn unconfirmed_charges_are_logged_at_once_and_then_summed_up() {

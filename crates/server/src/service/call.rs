@@ -1,5 +1,6 @@
 //! One request at a door, and its questions.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate::{
@@ -8,9 +9,9 @@ use tidegate::{
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
-use crate::metrics::{Door, Outcome, Status};
+use crate::metrics::{Counters, Door, Outcome, Status};
 use tidegate_config::BY_REQUEST;
-use tidegate_request::RouteMatch;
+use tidegate_request::{ClientRequest, RouteMatch};
 
 /// One request at one door: one configuration, one start time. `Copy`, so that late answers can move it.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,25 @@ pub(crate) struct Question<'s, 'q> {
     /// Replaces the only limit of the policy, in [`Call::check_together`].
     pub(crate) limit: Option<&'s Limit>,
     pub(crate) record: Record,
+    /// The request behind it, if the door saw one.
+    pub(crate) request: Option<SeenRequest<'s, 'q>>,
+}
+
+/// The request that a question is about, for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenRequest<'s, 'q> {
+    pub(crate) client: IpAddr,
+    pub(crate) method: &'q str,
+    /// Without the query, which may hold secrets.
+    pub(crate) path: &'q str,
+    pub(crate) route: Option<&'s str>,
+}
+
+impl<'s, 'q> SeenRequest<'s, 'q> {
+    pub(crate) fn new(seen: &'q ClientRequest<'_>, found: &RouteMatch<'s>) -> Self {
+        let (client, method, path) = (seen.client, &*seen.method, seen.path.counted());
+        Self { client, method, path, route: found.route.name }
+    }
 }
 
 /// Whether a question is recorded: counted, logged, traced.
@@ -63,7 +83,12 @@ impl Record {
 
 impl<'s, 'q> Question<'s, 'q> {
     pub(crate) const fn new(policy: Handle<'s>, key: Key<'q>, cost: u64, op: Op) -> Self {
-        Self { policy, key, cost, op, limit: None, record: Record::for_op(op) }
+        Self { policy, key, cost, op, limit: None, record: Record::for_op(op), request: None }
+    }
+
+    /// The same, about a request.
+    pub(crate) const fn about(self, request: SeenRequest<'s, 'q>) -> Self {
+        Self { request: Some(request), ..self }
     }
 
     /// Checks it without asking it.
@@ -71,9 +96,10 @@ impl<'s, 'q> Question<'s, 'q> {
         self.policy.validate(self.key, self.op).map_err(Unanswered::new)
     }
 
-    fn asked(&self) -> Asked<'s, 'q> {
+    fn asked(&self, in_force: &'s InForce) -> Asked<'s, 'q> {
         let (name, counters) = (self.policy.name(), self.policy.counters());
-        Asked { name, counters, key: self.key, cost: self.cost }
+        let (client_ip, request) = (&in_force.http.client_ip, self.request);
+        Asked { name, counters, key: self.key, request, client_ip, cost: self.cost }
     }
 
     fn to_library(self) -> tidegate::Question<'s, 'q> {
@@ -171,12 +197,16 @@ impl<'s> Call<'s> {
         match &together {
             Ok(together) => {
                 for (question, answer) in questions.iter().zip(&together.answers) {
-                    self.record(question.record, &question.asked(), Outcome::from(answer));
+                    self.record(
+                        question.record,
+                        &question.asked(self.in_force),
+                        Outcome::from(answer),
+                    );
                 }
             }
             Err(error) => {
                 for question in questions {
-                    self.record(question.record, &question.asked(), outcome_of(error));
+                    self.record(question.record, &question.asked(self.in_force), outcome_of(error));
                 }
             }
         }
@@ -254,7 +284,7 @@ impl<'s> Call<'s> {
                 Outcome { source, ..outcome_of(error) }
             }
         };
-        self.record(question.record, &question.asked(), outcome);
+        self.record(question.record, &question.asked(self.in_force), outcome);
         queued.map_err(|error| Unanswered::from_queue(policy, error))
     }
 
@@ -284,7 +314,7 @@ impl<'s> Call<'s> {
         answer: Result<GivenAnswer, CheckError>,
     ) -> Result<Decision, Unanswered> {
         let counters = self.service.metrics.by_request();
-        let asked = Asked { name: BY_REQUEST, counters, key: Key::One(key), cost };
+        let asked = self.asked(BY_REQUEST, counters, Key::One(key), cost);
         let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
         self.record(Record::for_op(op), &asked, outcome);
         answer.map(|it| it.decision).map_err(Unanswered::new)
@@ -302,7 +332,19 @@ impl<'s> Call<'s> {
             remaining: Some(0),
             retry_after_us: None,
         };
-        self.record(Record::Always, &Asked { name, counters, key, cost }, outcome);
+        self.record(Record::Always, &self.asked(name, counters, key, cost), outcome);
+    }
+
+    /// A question without a policy handle, as it is recorded.
+    const fn asked<'q>(
+        self,
+        name: &'s str,
+        counters: &'s Counters,
+        key: Key<'q>,
+        cost: u64,
+    ) -> Asked<'s, 'q> {
+        let client_ip = &self.in_force.http.client_ip;
+        Asked { name, counters, key, request: None, client_ip, cost }
     }
 
     /// The answer, or `None` after the timeout of the caller.
@@ -327,7 +369,7 @@ impl<'s> Call<'s> {
         answer: Result<Answer<'s>, CheckError>,
     ) -> Result<Answer<'s>, Unanswered> {
         let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
-        self.record(question.record, &question.asked(), outcome);
+        self.record(question.record, &question.asked(self.in_force), outcome);
         answer.map_err(Unanswered::new)
     }
 
@@ -349,7 +391,7 @@ impl<'s> Call<'s> {
     }
 
     #[inline]
-    fn took(self, counters: &crate::metrics::Counters) {
+    fn took(self, counters: &Counters) {
         let metrics = &self.service.metrics;
         match self.timing {
             Timing::Each(door) => metrics.took(Some(door), counters, self.since_us),
@@ -373,6 +415,27 @@ const fn failed(store_error: Option<StoreErrorKind>) -> Outcome<'static> {
 struct OwnedQuestion<'s> {
     question: Question<'s, 'static>,
     key: OwnedKey,
+    request: Option<OwnedRequest<'s>>,
+}
+
+struct OwnedRequest<'s> {
+    client: IpAddr,
+    method: Box<str>,
+    path: Box<str>,
+    route: Option<&'s str>,
+}
+
+impl<'s> From<SeenRequest<'s, '_>> for OwnedRequest<'s> {
+    fn from(SeenRequest { client, method, path, route }: SeenRequest<'s, '_>) -> Self {
+        Self { client, method: method.into(), path: path.into(), route }
+    }
+}
+
+impl<'s> OwnedRequest<'s> {
+    fn seen(&self) -> SeenRequest<'s, '_> {
+        let Self { client, method, path, route } = self;
+        SeenRequest { client: *client, method, path, route: *route }
+    }
 }
 
 enum OwnedKey {
@@ -389,20 +452,23 @@ impl<'s> From<&Question<'s, '_>> for OwnedQuestion<'s> {
                 OwnedKey::Named(named.iter().map(owned).collect())
             }
         };
-        let Question { policy, cost, op, limit, record, .. } = *question;
-        let question = Question { policy, key: Key::One(&[]), cost, op, limit, record };
-        Self { question, key }
+        let Question { policy, cost, op, limit, record, request, .. } = *question;
+        let (no_key, no_request) = (Key::One(&[]), None);
+        let question =
+            Question { policy, key: no_key, cost, op, limit, record, request: no_request };
+        Self { question, key, request: request.map(OwnedRequest::from) }
     }
 }
 
 impl<'s> OwnedQuestion<'s> {
     fn with<R>(&self, then: impl FnOnce(&Question<'s, '_>) -> R) -> R {
+        let request = self.request.as_ref().map(OwnedRequest::seen);
         match &self.key {
-            OwnedKey::One(key) => then(&Question { key: Key::One(key), ..self.question }),
+            OwnedKey::One(key) => then(&Question { key: Key::One(key), request, ..self.question }),
             OwnedKey::Named(named) => {
                 let named: Vec<(&str, &[u8])> =
                     named.iter().map(|(name, key)| (&**name, &**key)).collect();
-                then(&Question { key: Key::Named(&named), ..self.question })
+                then(&Question { key: Key::Named(&named), request, ..self.question })
             }
         }
     }

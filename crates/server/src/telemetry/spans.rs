@@ -90,7 +90,7 @@ fn attributes(policy: &str, cost: u64, outcome: &metrics::Outcome<'_>) -> Vec<Ke
             attributes.push(KeyValue::new("tidegate.retry_after_ms", number(us.div_ceil(1000))));
         }
         if let Some(kind) = outcome.store_error {
-            attributes.push(KeyValue::new("tidegate.trouble", kind.as_str()));
+            attributes.push(KeyValue::new("tidegate.store_error", kind.as_str()));
         }
     }
     attributes

@@ -116,6 +116,18 @@ impl<S: Store + 'static> Breaker<S> {
         self.protected.switch.opened_total()
     }
 
+    /// The last real failure of the store while the breaker is open; callers only get
+    /// [`StoreErrorKind::BreakerOpen`](crate::StoreErrorKind::BreakerOpen).
+    ///
+    /// ```
+    /// # use tidegate::{Breaker, BreakerOptions, MemoryStore};
+    /// let store = Breaker::around(MemoryStore::default(), BreakerOptions::default());
+    /// assert!(store.cause().is_none()); // it is closed
+    /// ```
+    pub fn cause(&self) -> Option<StoreError> {
+        self.protected.switch.cause()
+    }
+
     /// Asks the store, unless the breaker is open, and counts the result.
     fn watch<T: Send + 'static>(&self, call: impl FnOnce(&S) -> StoreResult<T>) -> StoreResult<T> {
         let mut watched = match WatchedCall::begin(&self.protected) {

@@ -48,6 +48,31 @@ async fn after_five_failures_the_store_is_left_alone_and_nobody_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_cause_is_known_for_as_long_as_the_breaker_is_open() {
+    let (store, breaker) = breaker(Way::FailsAfter(MS, StoreErrorKind::Unreachable));
+    assert_eq!(breaker.cause(), None);
+    for _ in 0..5 {
+        assert_eq!(trouble(take(&breaker).await), Some(StoreErrorKind::Unreachable));
+    }
+    let cause = || breaker.cause().map(|error| error.kind());
+    for _ in 0..100 {
+        assert_eq!(trouble(take(&breaker).await), Some(StoreErrorKind::BreakerOpen));
+        sleep(10 * MS).await;
+        assert_eq!(cause(), Some(StoreErrorKind::Unreachable));
+    }
+    // The probes see what is wrong now; one that was not sent says nothing.
+    store.behave(Way::FailsAfter(MS, StoreErrorKind::Loading));
+    sleep(200 * MS).await;
+    assert_eq!(cause(), Some(StoreErrorKind::Loading));
+    store.behave(Way::FailsAfter(MS, StoreErrorKind::NotSent));
+    sleep(200 * MS).await;
+    assert_eq!(cause(), Some(StoreErrorKind::Loading));
+    store.behave(Way::AtOnce);
+    sleep(200 * MS).await;
+    assert_eq!((breaker.state(), cause()), (BreakerState::Closed, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn options_without_a_sense_are_taken_as_the_next_that_have_one() {
     let (store, defaults) = (Scripted::new(Way::AtOnce), BreakerOptions::default());
     for options in [

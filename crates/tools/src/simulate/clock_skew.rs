@@ -20,8 +20,10 @@ from SKEW behind to SKEW ahead. Either each decides by its own clock, or all by 
 as tidegate's stores do.
 
 Columns:
-  admitted      in all windows
-  in a window   the most that goes ahead in any window, wherever it begins
+  allowed       the most that the limit allows in all windows, on a right clock: a bucket starts full
+  admitted      in all windows; above `allowed`, the clocks are to blame
+  in a window   the most that goes ahead in any window, wherever it begins: after a pause a full bucket
+                lets nearly twice the limit through by any clock
   per node      what the nodes get that get least and most
 
 Exit codes: 0 ok, 1 error, 64 usage.";
@@ -65,15 +67,17 @@ fn title(report: &ClockSkewReport) -> String {
 }
 
 fn text(report: &ClockSkewReport) -> String {
-    let head = ["algorithm", "clock", "admitted", "in a window", "per node"];
+    let head = ["algorithm", "allowed", "clock", "admitted", "in a window", "per node"];
     let mut table = Table::new(&head);
     for row in &report.algorithms {
-        for (name, clock, outcome) in
-            [(row.algorithm, "own", &row.own_clocks), ("", "store", &row.store_clock)]
-        {
+        let allowed = row.allowed.to_string();
+        for (name, allowed, clock, outcome) in [
+            (row.algorithm, allowed.as_str(), "own", &row.own_clocks),
+            ("", "", "store", &row.store_clock),
+        ] {
             let ClockOutcome { admitted, most_in_a_window, least_by_node, most_by_node } = outcome;
             let per_node = format!("{least_by_node} to {most_by_node}");
-            table.row(&[&name, &clock, &admitted, &most_in_a_window, &per_node]);
+            table.row(&[&name, &allowed, &clock, &admitted, &most_in_a_window, &per_node]);
         }
     }
     format!("{}, {} requests\n\n{table}", title(report), report.offered)

@@ -114,11 +114,40 @@ try {
   }
   passed("every experiment has a chart, a summary and a table");
 
+  // Figures agree with the advice, and red has a reason.
+  const skew = await open("clock-skew");
+  await says(skew, /^By the nodes' clocks, fixed-window admits 1,800 where 600 are allowed, and gcra 927 where 660 are\. By the store's clock, 600 and 658\.$/);
+  const report = await simulate("clock-skew", {});
+  for (const { algorithm, allowed, store_clock: byStore } of report.algorithms) assert.ok(byStore.admitted <= allowed, algorithm);
+  assert.equal(await skew.locator(".numbers .bad").count(), report.algorithms.filter((row) => row.own_clocks.admitted > row.allowed).length);
+  await skew.getByText("Red: more than the limit allows in all windows together.").waitFor();
+  await skew.goto(`${url}/#/playground/clock-skew?skew_ms=0`);
+  await until("nothing is red without skew", async () => (await skew.locator(".numbers tbody tr").count()) === 6 && (await skew.locator(".numbers .bad").count()) === 0);
+  assert.equal(await skew.locator(".red").isVisible(), false);
+  await skew.goto(`${url}/#/playground/boundary`);
+  const leaky = skew.locator(".timelines li", { hasText: "leaky-bucket" });
+  await until("a leaky bucket's row says what waits", async () => /4\s+\+ 20 wait/.test(await leaky.innerText()));
+  const filled = await leaky.locator(".burst i:not(.later)").evaluateAll((parts) => parts.map((part) => part.style.height));
+  assert.deepEqual(filled, ["20%", "0%"]);
+  await skew.getByText("Red: more than 1.5 × the limit within the gap.").waitFor();
+  await close(skew);
+  passed("figures agree with the advice, and red has a reason");
+
+  // A chart without a time has no value of now: its legend has none until somebody points at it.
+  const lag = await open("sync-lag");
+  await until("the curve is drawn", async () => (await lag.locator(".u-over").count()) === 1);
+  assert.equal((await lag.locator(".legend").innerText()).replace(/\s+/g, " ").trim(), "Naive caching tidegate");
+  const area = await lag.locator(".u-over").boundingBox();
+  await lag.mouse.move(area.x + area.width / 2, area.y + area.height / 2);
+  await until("values under the pointer", async () => /Naive caching \d+ tidegate 60 at [\d.]+/.test((await lag.locator(".legend").innerText()).replace(/\s+/g, " ")));
+  await close(lag);
+  passed("a legend shows the point under the pointer");
+
   // The chart shows the chosen controllers.
   const overload = await open("overload");
   await overload.getByRole("combobox").selectOption("slow-db");
   await says(overload, / of 133 possible\.$/);
-  const shown = () => overload.locator(".picture .legend li").count();
+  const shown = () => overload.locator(".picture .legend li:not(.pointed)").count();
   const before = await shown();
   await overload.getByRole("checkbox", { name: "raw 1−CPU" }).check();
   assert.equal(await shown(), before + 1);
@@ -165,6 +194,8 @@ try {
     if (name === "replay") await phone.getByRole("button", { name: "Use example log" }).click();
     await until(`${name} is drawn`, async () => (await phone.locator(".result table, .result svg").count()) > 0);
     await assertFits(phone);
+    const height = await phone.evaluate(() => document.documentElement.scrollHeight);
+    assert.ok(height < 2600, `${name} is ${height} px long`);
     await assertAccessible(phone);
     assertNoProblems(phone);
     await close(phone);

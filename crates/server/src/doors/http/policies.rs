@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView};
+use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView, Zone};
 
 use crate::service::InForce;
 use tidegate_core::text::rate;
@@ -27,6 +27,9 @@ struct LimitJson<'a> {
     /// Human-readable: `100/min`; `2 at once` for concurrency, which has no rate.
     rate: String,
     limit: u64,
+    /// Whose midnight counts, for a quota by the calendar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_zone: Option<String>,
     /// Absent for concurrency.
     #[serde(skip_serializing_if = "Option::is_none")]
     period_us: Option<u128>,
@@ -87,6 +90,10 @@ fn member_json(member: &Member) -> LimitJson<'_> {
         algorithm: limit.algorithm(),
         rate: rate_of(limit),
         limit: limit.units(),
+        time_zone: match limit {
+            Limit::Quota(quota) => quota.zone().map(Zone::name),
+            _ => None,
+        },
         period_us: (!limit.grants_permits()).then(|| limit.period().as_micros()),
         extra,
         effective: member.effective.as_ref().map(|it| effective_units(limit, it)),
@@ -117,6 +124,7 @@ fn shaper_json(shaper: &LeakyBucket) -> LimitJson<'static> {
         algorithm: "leaky-bucket",
         rate: rate(shaper.limit(), shaper.period()),
         limit: shaper.limit(),
+        time_zone: None,
         period_us: Some(shaper.period().as_micros()),
         extra: Some(Extra::MaxWaitUs(shaper.max_wait().as_micros())),
         effective: None,

@@ -6,6 +6,7 @@ use tidegate::{Clock, LeaseStats, SystemClock};
 use super::{ApiRequest, HandlerResult, json};
 use crate::adaptive::AdaptiveLimitView;
 use crate::dashboard::LeaseJson;
+use crate::service::OutageView;
 
 #[derive(Serialize)]
 struct Status {
@@ -15,6 +16,8 @@ struct Status {
     store: &'static str,
     /// The state of the breaker, if the store has one: `closed`, `open` or `probing`.
     breaker: Option<&'static str>,
+    /// `null` while the store serves.
+    outage: Option<OutageView>,
     /// Known nodes that share the store.
     nodes: u32,
     policies: usize,
@@ -34,6 +37,7 @@ pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
         uptime_ms: up_us / 1000,
         store: store.map_or("memory", |store| store.kind),
         breaker: breaker.map(|(state, _)| state.as_str()),
+        outage: OutageView::now(&api.app),
         nodes: engine.nodes().get(),
         policies: in_force.policies().count(),
         leases: engine.lease_stats(),

@@ -16,7 +16,7 @@ const LIMITS_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Refusal<'a> {
     pub(super) hash: u64,
-    pub(super) text: Option<Box<str>>,
+    pub(super) name: Box<str>,
     pub(super) binding: &'a str,
     pub(super) retry_after_us: Option<u64>,
     pub(super) at: Timestamp,
@@ -41,7 +41,7 @@ struct Period {
 #[derive(Clone, Debug)]
 struct KeyCount {
     hash: u64,
-    text: Option<Box<str>>,
+    name: Box<str>,
     count: u64,
     last: Timestamp,
 }
@@ -83,7 +83,7 @@ impl PolicyRefusals {
     pub(super) fn add(&mut self, refusal: Refusal<'_>) {
         let recent = RecentRefusal {
             t: ms(refusal.at),
-            key: name(refusal.hash, refusal.text.as_deref()),
+            key: refusal.name.to_string(),
             limit: refusal.binding.to_owned(),
             retry_after_ms: refusal.retry_after_us.map(|us| us.div_ceil(1000)),
         };
@@ -114,7 +114,7 @@ impl PolicyRefusals {
         both.keys.sort_by_key(|key| std::cmp::Reverse((key.count, key.last)));
         both.limits.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let report = |key: &KeyCount| RefusedKey {
-            key: name(key.hash, key.text.as_deref()),
+            key: key.name.to_string(),
             count: key.count,
             last_ms: ms(key.last),
         };
@@ -130,14 +130,14 @@ impl PolicyRefusals {
 
 impl Period {
     fn add(&mut self, refusal: Refusal<'_>) {
-        let Refusal { hash, text, binding, at, weight, .. } = refusal;
+        let Refusal { hash, name, binding, at, weight, .. } = refusal;
         self.bind(binding, weight);
         if let Some(known) = self.keys.iter_mut().find(|key| key.hash == hash) {
             known.count += weight;
             known.last = at;
             return;
         }
-        let new = KeyCount { hash, text, count: weight, last: at };
+        let new = KeyCount { hash, name, count: weight, last: at };
         if self.keys.len() < KEYS_MAX {
             self.keys.push(new);
         } else if let Some(least) = self.keys.iter_mut().min_by_key(|key| key.count) {
@@ -154,10 +154,6 @@ impl Period {
     }
 }
 
-fn name(hash: u64, text: Option<&str>) -> String {
-    text.map_or_else(|| format!("{hash:016x}"), str::to_owned)
-}
-
 fn ms(at: Timestamp) -> u64 {
     at.as_micros() / 1000
 }
@@ -168,7 +164,7 @@ mod tests {
 
     fn refusal(hash: u64, binding: &str) -> Refusal<'_> {
         let at = Timestamp::from_micros(1_700_000_000_000_000 + hash);
-        Refusal { hash, text: None, binding, retry_after_us: Some(1), at, weight: 1 }
+        Refusal { hash, name: "".into(), binding, retry_after_us: Some(1), at, weight: 1 }
     }
 
     #[test]

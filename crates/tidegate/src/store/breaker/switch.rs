@@ -27,6 +27,7 @@ use crate::sync::lock;
 /// let switch = BreakerSwitch::new(BreakerOptions::default());
 /// assert_eq!((switch.state(), switch.opened_total()), (BreakerState::Closed, 0));
 /// assert_eq!(switch.options().failures, 5);
+/// assert!(switch.cause().is_none()); // it is closed
 /// ```
 #[derive(Debug)]
 pub struct BreakerSwitch {
@@ -36,6 +37,8 @@ pub struct BreakerSwitch {
     /// Twice how often it has opened, plus one while it is open. Read by every call.
     openings: AtomicU64,
     has_prober: AtomicBool,
+    /// Why it opened, or what the last probe met: callers only learn that it is open.
+    cause: Mutex<Option<StoreError>>,
 }
 
 impl BreakerSwitch {
@@ -44,7 +47,7 @@ impl BreakerSwitch {
         let options = options.bounded();
         let (machine, origin) = (Mutex::new(Machine::new(options.clone())), Instant::now());
         let (openings, has_prober) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { options, origin, machine, openings, has_prober }
+        Self { options, origin, machine, openings, has_prober, cause: Mutex::default() }
     }
 
     /// Its options.
@@ -60,6 +63,20 @@ impl BreakerSwitch {
     /// How often it has opened.
     pub fn opened_total(&self) -> u64 {
         self.machine().opened
+    }
+
+    /// The last real failure of the target while the breaker is open: not that it is open.
+    pub fn cause(&self) -> Option<StoreError> {
+        let (_, is_open) = self.opened_and_open();
+        if is_open { lock(&self.cause).clone() } else { None }
+    }
+
+    /// Keeps a failure. One that was not sent says nothing about the target, so it does not replace another.
+    fn note_cause(&self, error: StoreError) {
+        let mut cause = lock(&self.cause);
+        if cause.is_none() || error.kind() != StoreErrorKind::NotSent {
+            *cause = Some(error);
+        }
     }
 
     /// How often it has opened, and whether it is open.
@@ -87,6 +104,7 @@ impl BreakerSwitch {
         let mut machine = self.machine();
         let closes = machine.probed(self.now_us(), good);
         if closes {
+            *lock(&self.cause) = None;
             // Before the next opening can look for a prober: this one is about to end.
             self.has_prober.store(false, Ordering::Release);
             self.publish(&machine);
@@ -140,6 +158,7 @@ impl BreakerSwitch {
 ///     node.answered(pass, Some(&timeout));
 /// }
 /// assert_eq!(node.switch().state(), BreakerState::Open);
+/// assert_eq!(node.switch().cause(), Some(timeout));
 /// # Ok::<(), StoreError>(())
 /// ```
 pub trait BreakerTarget: Send + Sync + Sized + 'static {
@@ -171,6 +190,9 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
         if kind.is_some() && !failed {
             return false;
         }
+        if let Some(error) = error {
+            self.switch().note_cause(error.clone());
+        }
         let at_deadline = matches!(kind, Some(StoreErrorKind::Timeout | StoreErrorKind::NotSent));
         self.record(passed, failed, at_deadline || self.is_slow(passed))
     }
@@ -178,6 +200,8 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
     /// Counts a call whose caller stopped waiting: as a failure if that took long, otherwise not at all.
     fn abandoned(self: &Arc<Self>, passed: BreakerPass) {
         if self.is_slow(passed) {
+            let why = format!("no answer within {:?}", passed.began.elapsed());
+            self.switch().note_cause(StoreError::new(StoreErrorKind::Timeout, why));
             self.record(passed, true, true);
         }
     }
@@ -191,6 +215,12 @@ pub trait BreakerTarget: Send + Sync + Sized + 'static {
     fn record(self: &Arc<Self>, passed: BreakerPass, failed: bool, slow: bool) -> bool {
         let opens = self.switch().record(Call { opened: passed.opened, failed, slow });
         if opens {
+            if !failed {
+                let slow = self.switch().options().slow;
+                let why = format!("more than one call in a hundred took longer than {slow:?}");
+                *lock(&self.switch().cause) =
+                    Some(StoreError::new(StoreErrorKind::BreakerOpen, why));
+            }
             ensure_prober(self);
         }
         opens
@@ -272,8 +302,11 @@ async fn probe_until_closed<G: BreakerTarget>(mut prober: Prober<G>) {
         let Some(target) = prober.0.upgrade() else { return };
         // An error that is no failure of the store is an answer too.
         let good = match answer {
-            Ok(Ok(_)) => true,
-            Ok(Err(error)) => !target.has_failed(error.kind()),
+            Ok(Err(error)) if target.has_failed(error.kind()) => {
+                target.switch().note_cause(error);
+                false
+            }
+            Ok(_) => true,
             Err(_) => false,
         };
         if target.switch().probed(good) {

@@ -15,7 +15,7 @@ use super::super::tracker::RequestTracker;
 use crate::doors::shared::{Problem, refusal};
 use crate::metrics::{Door, Shed};
 use crate::net::{Client, ClientRequestSlot, TooMany};
-use crate::service::{AppState, Call, InForce, Question, Unanswered, headers};
+use crate::service::{AppState, Call, InForce, Question, SeenRequest, Unanswered, headers};
 use crate::upstreams::Upstreams;
 use tidegate_request::{AmbiguousRequest, Case, ClientRequest, Path, Peer};
 
@@ -64,7 +64,8 @@ pub(super) async fn admit(
     let question = match &found {
         Some(found) => {
             let policy = call.routed(found).map_err(unanswered)?;
-            Some(Question::new(policy, found.key.key(&named), found.cost, Op::Take))
+            let question = Question::new(policy, found.key.key(&named), found.cost, Op::Take);
+            Some(question.about(SeenRequest::new(&seen, found)))
         }
         None => None,
     };
