@@ -14,6 +14,8 @@ mod validate;
 use std::process::ExitCode;
 
 use clap::Parser;
+#[cfg(not(all(feature = "dynamodb", feature = "memcached", feature = "postgres")))]
+use tidegate::driver::NotBuilt;
 use tidegate::driver::{MemoryDriver, StoreDrivers};
 use tidegate_redis::RedisDriver;
 
@@ -25,8 +27,16 @@ const STORES: StoreDrivers = StoreDrivers(&[
     &RedisDriver,
     #[cfg(feature = "postgres")]
     &tidegate_postgres::PostgresDriver,
+    #[cfg(not(feature = "postgres"))]
+    &NotBuilt { schemes: &["postgres://", "postgresql://"], feature: "postgres" },
     #[cfg(feature = "memcached")]
     &tidegate_memcached::MemcachedDriver,
+    #[cfg(not(feature = "memcached"))]
+    &NotBuilt { schemes: &["memcached://"], feature: "memcached" },
+    #[cfg(feature = "dynamodb")]
+    &tidegate_dynamodb::DynamoDbDriver,
+    #[cfg(not(feature = "dynamodb"))]
+    &NotBuilt { schemes: &["dynamodb://"], feature: "dynamodb" },
 ]);
 
 fn main() -> ExitCode {

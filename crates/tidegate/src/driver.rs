@@ -62,6 +62,21 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Makes what the store needs before it can be used, if it is not there yet: `tidegate doctor --create`. By default
+    /// nothing is needed.
+    ///
+    /// ```
+    /// # use tidegate::driver::{MemoryDriver, StoreDriver};
+    /// let findings = MemoryDriver.create("memory:").now()?;
+    /// assert_eq!(findings[0].seen, "nothing is needed: this store makes what it needs by itself");
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn create(&self, url: &str) -> Reply<'static, Vec<Finding>, StoreError> {
+        let _ = url;
+        let seen = "nothing is needed: this store makes what it needs by itself";
+        Reply::ready(Ok(vec![Finding::ok("create", seen)]))
+    }
+
     /// Connects, and looks for what is wrong for this many processes that will use it: `tidegate doctor`. The default
     /// finds nothing. The caller sees by itself whether the store answers.
     fn examine(
@@ -353,6 +368,47 @@ impl StoreDriver for MemoryDriver {
 
     fn open(&self, _: &str, _: &StoreOptions) -> Result<OpenStore, StoreError> {
         Ok(OpenStore::new("memory", MemoryStore::default()))
+    }
+}
+
+/// Stands for a store that this program was built without: its URLs get an error that says how to get it.
+///
+/// ```
+/// use tidegate::driver::{NotBuilt, StoreDrivers};
+///
+/// const STORES: StoreDrivers = StoreDrivers(&[&NotBuilt { schemes: &["dynamodb://"], feature: "dynamodb" }]);
+/// let error = STORES.check("dynamodb://table").unwrap_err();
+/// assert!(error.contains("cargo install --path crates/cli --features dynamodb"), "{error}");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct NotBuilt {
+    /// How its URLs begin.
+    pub schemes: &'static [&'static str],
+    /// The feature of `tidegate-cli` that it needs.
+    pub feature: &'static str,
+}
+
+impl NotBuilt {
+    fn error(&self) -> StoreError {
+        let Self { feature, .. } = self;
+        let why = format!(
+            "this tidegate was built without {feature}: `cargo install --path crates/cli --features {feature}` builds one with it"
+        );
+        StoreError::new(StoreErrorKind::Unsupported, why)
+    }
+}
+
+impl StoreDriver for NotBuilt {
+    fn schemes(&self) -> &'static [&'static str] {
+        self.schemes
+    }
+
+    fn check(&self, _: &str) -> Result<(), StoreError> {
+        Err(self.error())
+    }
+
+    fn open(&self, _: &str, _: &StoreOptions) -> Result<OpenStore, StoreError> {
+        Err(self.error())
     }
 }
 

@@ -20,6 +20,10 @@ mod deploy_redis;
 mod doctor;
 mod drain;
 mod engines;
+#[cfg(feature = "dynamodb")]
+mod engines_dynamodb;
+#[cfg(not(feature = "dynamodb"))]
+mod engines_without;
 mod evasion;
 mod extremes;
 mod figures;
