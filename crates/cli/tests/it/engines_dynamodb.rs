@@ -49,8 +49,9 @@ fn two_servers_share_one_limit_over_each_imitation() {
         let servers = folders.each_ref().map(|folder| serve(folder, &url));
         let check = |server: &Server| {
             let reply = server.post("/v1/check", r#"{"policy":"login","key":"user-42"}"#).json();
-            assert_eq!(reply["source"], "store", "{reply}");
-            reply["allowed"].as_bool().unwrap()
+            let allowed = reply["allowed"].as_bool().unwrap();
+            assert!(!allowed || reply["source"] == "store", "{reply}");
+            allowed
         };
         let admitted = (0..8).filter(|turn| check(&servers[turn % 2])).count();
         assert_eq!(admitted, 5);
