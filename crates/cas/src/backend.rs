@@ -27,16 +27,17 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ) -> impl Future<Output = Result<Snapshot<Self::Version>, StoreError>> + Send;
 
     /// Writes each commit as a whole if all its items are unchanged, and otherwise nothing of it. Answers for each
-    /// whether it was written. No two commits have an item in common.
+    /// what became of it; an error is one of all of them. No two commits have an item in common.
     fn write(
         &self,
         commits: &[Commit<Self::Version>],
         due: Instant,
-    ) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send;
 
-    /// Whether a commit can have several items.
-    fn commits_several_items(&self) -> bool {
-        true
+    /// The most items of one commit, at least 1; no bound by default. With 1, all limits of a check have to be on one
+    /// identifier; otherwise as many as one check can name: 64.
+    fn commit_items_max(&self) -> usize {
+        usize::MAX
     }
 
     /// The most bytes of one item.
@@ -66,6 +67,18 @@ pub struct Stored<V> {
 pub struct Commit<V> {
     /// At least one.
     pub updates: Vec<Update<V>>,
+}
+
+/// What became of a [`Commit`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// All of it was written.
+    Done,
+    /// Nothing was, because an item had changed: it is decided again.
+    Changed,
+    /// It failed by itself, and says whether it may have been written. An [overloaded](tidegate::StoreErrorKind::Overloaded)
+    /// backend is given a pause.
+    Failed(StoreError),
 }
 
 /// One item to write.

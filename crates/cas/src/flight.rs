@@ -7,22 +7,31 @@ use tidegate::store_kit::NetworkCounters;
 use tidegate::{Clock, Ran, StoreError, StoreErrorKind, SystemClock, Timestamp};
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{Backend, Commit, ItemKey, Snapshot, Update};
+use crate::backend::{Backend, Commit, ItemKey, Snapshot, Update, Written};
 use crate::step::{Content, Step, Working};
 
 /// A stored time that is further ahead than this was written by a clock that was wrong: it does not hold time back.
 const SEEN_AHEAD_MAX: Duration = Duration::from_secs(1);
 
-/// Runs the steps of one batch. Returns those whose items were changed by another node meanwhile.
+/// What a batch left to do.
+#[derive(Default)]
+pub(crate) struct Landed {
+    /// Steps to decide again: another node changed their items meanwhile, or the commit had no room for them.
+    pub(crate) again: Vec<Step>,
+    /// Whether the backend asked for fewer requests.
+    pub(crate) overloaded: bool,
+}
+
+/// Runs the steps of one batch.
 pub(crate) async fn fly<B: Backend>(
     backend: &B,
     counters: &NetworkCounters,
     steps: Vec<Step>,
     replays: bool,
-) -> Vec<Step> {
+) -> Landed {
     let keys = distinct_keys(&steps);
     // A step that is due earlier is answered by its own reply.
-    let Some(due) = steps.iter().map(|step| step.due).max() else { return steps };
+    let Some(due) = steps.iter().map(|step| step.due).max() else { return Landed::default() };
     let began = Instant::now();
     let read = match timeout_at(due, backend.read(&keys.names, due)).await {
         Ok(read) => read.and_then(|snapshot| complete(snapshot, keys.names.len())),
@@ -36,10 +45,11 @@ pub(crate) async fn fly<B: Backend>(
         Ok(snapshot) => snapshot,
         Err(error) => return fail_all(steps, counters, &not_run(error)),
     };
-    let decided = decide(steps, &keys, snapshot, replays);
+    let mut decided = decide(steps, &keys, snapshot, replays, backend.commit_items_max());
+    let again = std::mem::take(&mut decided.no_room);
     let (commits, components) = decided.finish_unchanged(backend.item_bytes_max());
     if commits.is_empty() {
-        return Vec::new();
+        return Landed { again, overloaded: false };
     }
     let began = Instant::now();
     let written = match timeout_at(due, backend.write(&commits, due)).await {
@@ -55,10 +65,12 @@ pub(crate) async fn fly<B: Backend>(
     };
     counters.calls.add(1);
     counters.times.add(began.elapsed());
-    match written {
+    let mut landed = match written {
         Ok(written) => settle(components, written, counters),
         Err(error) => fail_all(components.into_iter().flatten().collect(), counters, &error),
-    }
+    };
+    landed.again.extend(again);
+    landed
 }
 
 /// The keys of a batch, each once, and where each is.
@@ -102,6 +114,8 @@ struct Decided<V> {
     /// For each item the component that it belongs to: items that a step has in common are committed together.
     components: Components,
     items: Vec<(ItemKey, Option<V>, Working)>,
+    /// Steps that would have made a commit larger than the backend can write.
+    no_room: Vec<Step>,
 }
 
 /// Decides all steps in order, each on what the ones before it left.
@@ -110,6 +124,7 @@ fn decide<V: Clone>(
     keys: &Keys,
     snapshot: Snapshot<V>,
     replays: bool,
+    commit_items_max: usize,
 ) -> Decided<V> {
     let mut versions = Vec::with_capacity(snapshot.items.len());
     let mut working = Vec::with_capacity(snapshot.items.len());
@@ -119,6 +134,7 @@ fn decide<V: Clone>(
     }
     let mut components = Components::new(keys.names.len());
     let mut decided = Vec::with_capacity(steps.len());
+    let mut no_room = Vec::new();
     let arrived = Instant::now();
     for mut step in steps {
         if step.due <= arrived {
@@ -132,6 +148,10 @@ fn decide<V: Clone>(
         let places: Vec<usize> =
             step.keys.iter().filter_map(|key| keys.places.get(key).copied()).collect();
         let Some(&first) = places.first() else { continue };
+        if components.joined_size(&places) > commit_items_max {
+            no_room.push(step);
+            continue;
+        }
         let mut items: Vec<Working> =
             places.iter().map(|place| std::mem::take(&mut working[*place])).collect();
         let now = match snapshot.now {
@@ -149,7 +169,7 @@ fn decide<V: Clone>(
     }
     let items = keys.names.iter().cloned().zip(versions).zip(working);
     let items = items.map(|((key, version), item)| (key, version, item)).collect();
-    Decided { steps: decided, components, items }
+    Decided { steps: decided, components, items, no_room }
 }
 
 /// This node's time, or the latest that was decided at on one of the items: for a key, time does not step back.
@@ -195,54 +215,72 @@ impl<V: Clone> Decided<V> {
     }
 }
 
-/// Answers the steps whose commit was written, and returns the others.
-fn settle(components: Vec<Vec<Step>>, written: Vec<bool>, counters: &NetworkCounters) -> Vec<Step> {
-    let mut again = Vec::new();
+/// Answers the steps whose commit was written or failed, and returns the others.
+fn settle(components: Vec<Vec<Step>>, written: Vec<Written>, counters: &NetworkCounters) -> Landed {
+    let mut landed = Landed::default();
     for (steps, written) in components.into_iter().zip(written) {
-        for mut step in steps {
-            if written {
-                step.decide.answer(Ok(()));
-            } else {
-                step.attempts += 1;
-                counters.conflicts.add(1);
-                again.push(step);
+        match written {
+            Written::Done => steps.into_iter().for_each(|step| step.decide.answer(Ok(()))),
+            Written::Changed => {
+                counters.conflicts.add(steps.len());
+                let tried = |step: Step| Step { attempts: step.attempts + 1, ..step };
+                landed.again.extend(steps.into_iter().map(tried));
+            }
+            Written::Failed(error) => {
+                landed.overloaded |= fail_all(steps, counters, &error).overloaded;
             }
         }
     }
-    again
+    landed
 }
 
-fn fail_all(steps: Vec<Step>, counters: &NetworkCounters, error: &StoreError) -> Vec<Step> {
+fn fail_all(steps: Vec<Step>, counters: &NetworkCounters, error: &StoreError) -> Landed {
     match error.kind() {
         StoreErrorKind::Timeout => counters.timeouts.add(steps.len()),
         StoreErrorKind::NotSent => counters.not_sent.add(steps.len()),
+        StoreErrorKind::Overloaded => counters.overloaded.add(steps.len()),
         _ => {}
     }
     for step in steps {
         step.fail(error.clone());
     }
-    Vec::new()
+    Landed { again: Vec::new(), overloaded: error.kind() == StoreErrorKind::Overloaded }
 }
 
 /// Which items belong together: a union of sets.
-struct Components(Vec<usize>);
+struct Components {
+    parents: Vec<usize>,
+    /// How many items the set of a root has.
+    sizes: Vec<usize>,
+}
 
 impl Components {
     fn new(count: usize) -> Self {
-        Self((0..count).collect())
+        Self { parents: (0..count).collect(), sizes: vec![1; count] }
     }
 
     fn root(&mut self, mut place: usize) -> usize {
-        while self.0[place] != place {
-            self.0[place] = self.0[self.0[place]];
-            place = self.0[place];
+        while self.parents[place] != place {
+            self.parents[place] = self.parents[self.parents[place]];
+            place = self.parents[place];
         }
         place
     }
 
     fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
-        self.0[a] = b;
+        if a != b {
+            self.parents[a] = b;
+            self.sizes[b] += self.sizes[a];
+        }
+    }
+
+    /// How many items would be together if these were joined.
+    fn joined_size(&mut self, places: &[usize]) -> usize {
+        let mut roots: Vec<usize> = places.iter().map(|place| self.root(*place)).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots.into_iter().map(|root| self.sizes[root]).sum()
     }
 }
 
@@ -273,7 +311,7 @@ mod tests {
         let steps = vec![step.on_records()];
         let keys = distinct_keys(&steps);
         let stored = Stored { version: Some(1), bytes: bytes.clone() };
-        decide(steps, &keys, Snapshot { now: None, items: vec![stored] }, false);
+        decide(steps, &keys, Snapshot { now: None, items: vec![stored] }, false, 1);
         assert_eq!(sees.recv().unwrap(), bytes);
     }
 }

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::Backend;
-use crate::flight::fly;
+use crate::flight::{Landed, fly};
 use crate::step::{Step, no_turn};
 
 /// The most steps of one batch.
@@ -26,6 +26,11 @@ const WAITING_MAX: usize = 10_000;
 /// The longest pause after a batch that met other nodes' changes, doubled with each attempt up to [`PAUSE_DOUBLINGS`].
 const PAUSE_UNIT: Duration = Duration::from_micros(200);
 const PAUSE_DOUBLINGS: u32 = 5;
+
+/// The pause of a lane whose backend asked for fewer requests: doubled each time up to [`OVERLOAD_DOUBLINGS`], so at most
+/// 320 ms; shorter by up to a half, at random.
+const OVERLOAD_UNIT: Duration = Duration::from_millis(5);
+const OVERLOAD_DOUBLINGS: u32 = 6;
 
 pub(crate) struct Lanes<B> {
     pub(crate) backend: Arc<B>,
@@ -40,6 +45,8 @@ pub(crate) struct Lanes<B> {
 struct Lane {
     waiting: VecDeque<Step>,
     is_running: bool,
+    /// How often the backend was overloaded of late: one less after each batch that it was not.
+    overloads: u32,
 }
 
 impl<B: Backend> Lanes<B> {
@@ -77,14 +84,32 @@ impl<B: Backend> Lanes<B> {
     /// Runs batches until nothing waits.
     async fn run(&self, number: usize) {
         while let Some(batch) = self.next_batch(number) {
-            let again = fly(&*self.backend, &self.counters, batch, self.replays).await;
-            if again.is_empty() {
-                continue;
-            }
-            let attempts = again.iter().map(|step| step.attempts).max().unwrap_or(1);
+            let Landed { again, overloaded } =
+                fly(&*self.backend, &self.counters, batch, self.replays).await;
+            // One that had no room meets nobody: it waits for nothing.
+            let attempts = again.iter().map(|step| step.attempts).max().unwrap_or(0);
             self.push_back_first(number, again);
-            sleep(self.pause(attempts)).await;
+            let mut pause = self.relief(number, overloaded);
+            if attempts > 0 {
+                pause = pause.max(self.pause(attempts));
+            }
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
         }
+    }
+
+    /// How long the backend is left alone after it was overloaded. Checks gather meanwhile, up to their deadlines.
+    fn relief(&self, number: usize, overloaded: bool) -> Duration {
+        let mut lane = self.lane(number);
+        if !overloaded {
+            lane.overloads = lane.overloads.saturating_sub(1);
+            return Duration::ZERO;
+        }
+        let longest = OVERLOAD_UNIT * (1 << lane.overloads.min(OVERLOAD_DOUBLINGS));
+        lane.overloads = (lane.overloads + 1).min(OVERLOAD_DOUBLINGS);
+        drop(lane);
+        longest * (100 + random_percent(&self.hasher, Instant::now())) / 200
     }
 
     /// Puts steps where they came from, before those that came later.

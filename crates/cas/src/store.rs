@@ -138,7 +138,7 @@ impl<B: Backend> CasStore<B> {
                 SlotName { limit: keyed.scope.limit().into(), letter: keyed.limit.state_letter() };
             places.slots.push((item, name));
         }
-        if places.keys.len() > 1 && !self.lanes.backend.commits_several_items() {
+        if places.keys.len() > self.lanes.backend.commit_items_max() {
             let why =
                 "this store changes one identifier in one step: give the policy's limits one key";
             return Err(StoreError::new(StoreErrorKind::Apart, why));

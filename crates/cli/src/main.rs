@@ -34,6 +34,10 @@ const STORES: StoreDrivers = StoreDrivers(&[
     &tidegate_memcached::MemcachedDriver,
     #[cfg(not(feature = "memcached"))]
     &stores::MEMCACHED,
+    #[cfg(feature = "dynamodb")]
+    &tidegate_dynamodb::DynamoDbDriver,
+    #[cfg(not(feature = "dynamodb"))]
+    &stores::DYNAMODB,
 ]);
 
 fn main() -> ExitCode {

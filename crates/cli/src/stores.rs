@@ -23,6 +23,9 @@ pub(crate) const POSTGRES: MissingStore =
 pub(crate) const MEMCACHED: MissingStore =
     MissingStore { schemes: &["memcached://"], feature: "memcached" };
 
+pub(crate) const DYNAMODB: MissingStore =
+    MissingStore { schemes: &["dynamodb://"], feature: "dynamodb" };
+
 /// A store that was not compiled in.
 #[derive(Debug)]
 pub(crate) struct MissingStore {
@@ -35,7 +38,7 @@ impl MissingStore {
     fn error(&self) -> StoreError {
         let feature = self.feature;
         let why = format!(
-            "this tidegate was built without {feature}: build it with --features {feature}"
+            "this tidegate was built without {feature}: `cargo install --path crates/cli --features {feature}` builds one with it"
         );
         StoreError::new(StoreErrorKind::BadRequest, why)
     }
@@ -61,8 +64,12 @@ mod tests {
 
     #[test]
     fn a_missing_store_names_its_feature_and_nothing_of_the_url() {
-        for (store, feature) in [(REDIS, "redis"), (POSTGRES, "postgres"), (MEMCACHED, "memcached")]
-        {
+        for (store, feature) in [
+            (REDIS, "redis"),
+            (POSTGRES, "postgres"),
+            (MEMCACHED, "memcached"),
+            (DYNAMODB, "dynamodb"),
+        ] {
             let error = store.check("redis://:secret@h").unwrap_err().to_string();
             assert!(error.contains(&format!("--features {feature}")), "{error}");
             assert!(!error.contains("secret"), "{error}");
@@ -70,11 +77,17 @@ mod tests {
         }
     }
 
-    #[cfg(all(feature = "memcached", feature = "postgres", feature = "redis"))]
+    #[cfg(all(
+        feature = "dynamodb",
+        feature = "memcached",
+        feature = "postgres",
+        feature = "redis"
+    ))]
     #[test]
     fn the_schemes_are_those_of_the_stores() {
         assert_eq!(REDIS.schemes, tidegate_redis::RedisDriver.schemes());
         assert_eq!(POSTGRES.schemes, tidegate_postgres::PostgresDriver.schemes());
         assert_eq!(MEMCACHED.schemes, tidegate_memcached::MemcachedDriver.schemes());
+        assert_eq!(DYNAMODB.schemes, tidegate_dynamodb::DynamoDbDriver.schemes());
     }
 }

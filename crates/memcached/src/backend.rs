@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tidegate::store_kit::NetworkCounters;
 use tidegate::{Clock, StoreError, StoreErrorKind, SystemClock};
-use tidegate_cas::{Backend, Commit, ItemKey, Snapshot};
+use tidegate_cas::{Backend, Commit, ItemKey, Snapshot, Written};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
-use crate::protocol::{Connection, ITEM_BYTES_MAX, Written, push_delete, push_set};
+use crate::protocol::{Connection, ITEM_BYTES_MAX, push_delete, push_set};
 
 /// From here on memcached takes an expiration time as a date.
 const RELATIVE_MAX: Duration = Duration::from_hours(24 * 30);
@@ -92,8 +92,12 @@ impl Backend for Server {
         Ok(Snapshot { now: None, items })
     }
 
-    /// A commit has one item: see [`Backend::commits_several_items`].
-    async fn write(&self, commits: &[Commit<u64>], due: Instant) -> Result<Vec<bool>, StoreError> {
+    /// A commit has one item: see [`Backend::commit_items_max`].
+    async fn write(
+        &self,
+        commits: &[Commit<u64>],
+        due: Instant,
+    ) -> Result<Vec<Written>, StoreError> {
         let mut commands = Vec::new();
         // What was absent and is to be removed needs no command.
         let mut sent = Vec::with_capacity(commits.len());
@@ -118,20 +122,14 @@ impl Backend for Server {
             lent.connection.set(&commands, count).await.map_err(|error| self.failed(&error))?;
         lent.give_back();
         let mut written = written.into_iter();
+        let missing = || StoreError::new(StoreErrorKind::Protocol, "a reply is missing");
         sent.into_iter()
-            .map(|sent| match if sent { written.next() } else { Some(Written::Done) } {
-                Some(Written::Done) => Ok(true),
-                Some(Written::Changed) => Ok(false),
-                Some(Written::Refused(why)) => {
-                    Err(StoreError::new(StoreErrorKind::OutOfMemory, why))
-                }
-                None => Err(StoreError::new(StoreErrorKind::Protocol, "a reply is missing")),
-            })
+            .map(|sent| if sent { written.next().ok_or_else(missing) } else { Ok(Written::Done) })
             .collect()
     }
 
-    fn commits_several_items(&self) -> bool {
-        false
+    fn commit_items_max(&self) -> usize {
+        1
     }
 
     fn item_bytes_max(&self) -> usize {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use tidegate_cas::{ItemKey, Stored};
+use tidegate::{StoreError, StoreErrorKind};
+use tidegate_cas::{ItemKey, Stored, Written};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -19,15 +20,6 @@ const STATS_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
-}
-
-/// What memcached said to a write.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Written {
-    Done,
-    Changed,
-    /// It has no memory for it, or it is too large: with its own words.
-    Refused(String),
 }
 
 impl Connection {
@@ -62,7 +54,10 @@ impl Connection {
             written.push(match line.split(' ').next() {
                 Some("HD") => Written::Done,
                 Some("EX" | "NF" | "NS") => Written::Changed,
-                Some("SERVER_ERROR") => Written::Refused(line),
+                // It has no memory for it, or it is too large.
+                Some("SERVER_ERROR") => {
+                    Written::Failed(StoreError::new(StoreErrorKind::OutOfMemory, line))
+                }
                 _ => return Err(unexpected(&line)),
             });
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate::store_kit::NetworkCounters;
 use tidegate::{StoreError, StoreErrorKind, Timestamp};
-use tidegate_cas::{Backend, Commit, ItemKey, Snapshot, Stored};
+use tidegate_cas::{Backend, Commit, ItemKey, Snapshot, Stored, Written};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 
@@ -98,7 +98,11 @@ impl Backend for PostgresBackend {
             .map_err(|error| StoreError::new(StoreErrorKind::Protocol, error.to_string()))
     }
 
-    async fn write(&self, commits: &[Commit<i64>], due: Instant) -> Result<Vec<bool>, StoreError> {
+    async fn write(
+        &self,
+        commits: &[Commit<i64>],
+        due: Instant,
+    ) -> Result<Vec<Written>, StoreError> {
         let lent = self.pool.get(due).await?;
         let Some((client, connected)) = lent.get() else { return Err(gone()) };
         let columns = self.columns(commits);
@@ -117,7 +121,7 @@ impl Backend for PostgresBackend {
                 .map_err(|error| StoreError::new(StoreErrorKind::Protocol, error.to_string()))?,
             Err(error) if is_conflict(&error) => {
                 lent.give_back();
-                return Ok(vec![false; commits.len()]);
+                return Ok(vec![Written::Changed; commits.len()]);
             }
             Err(error) => {
                 let failed = self.failed(&error);
@@ -128,7 +132,9 @@ impl Backend for PostgresBackend {
             }
         };
         lent.give_back();
-        let written = |number: i32| !changed.contains(&number);
+        let written = |number: i32| {
+            if changed.contains(&number) { Written::Changed } else { Written::Done }
+        };
         Ok((0..).zip(commits).map(|(number, _)| written(number)).collect())
     }
 

@@ -1,4 +1,4 @@
-//! Real Redis, PostgreSQL and memcached processes for tests: started on loopback, faulted on demand, gone when dropped.
+//! Real Redis, PostgreSQL and memcached processes and imitations of DynamoDB for tests: started on loopback, faulted on demand, gone when dropped.
 #![allow(missing_docs, reason = "helpers of tests, named for what they do")]
 
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ mod child;
 mod clock;
 mod cluster;
 mod cluster_view;
+mod dynamodb;
 mod faults;
 mod memcached;
 mod postgres;
@@ -25,6 +26,7 @@ mod tls;
 
 pub use builder::RedisBuilder;
 pub use cluster::{ClusterShape, RedisCluster};
+pub use dynamodb::{DynamoDbServer, Imitation};
 pub use faults::{Faults, Way};
 pub use memcached::MemcachedServer;
 pub use postgres::PostgresServer;

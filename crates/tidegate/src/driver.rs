@@ -64,6 +64,21 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Makes what the store needs before it can be used, if it is not there yet: `tidegate doctor --create`. By default
+    /// nothing is needed.
+    ///
+    /// ```
+    /// # use tidegate::driver::{MemoryDriver, StoreDriver};
+    /// let findings = MemoryDriver.create("memory:").now()?;
+    /// assert_eq!(findings[0].seen, "nothing is needed: this store makes what it needs by itself");
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    fn create(&self, url: &str) -> Reply<'static, Vec<Finding>, StoreError> {
+        let _ = url;
+        let seen = "nothing is needed: this store makes what it needs by itself";
+        Reply::ready(Ok(vec![Finding::ok("create", seen)]))
+    }
+
     /// Connects, and looks for what is wrong for this many processes that will use it: `tidegate doctor`. The default
     /// finds nothing. The caller then runs every algorithm once, unless there are findings and none of them is ok.
     fn examine(

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use super::failure::block_on;
 use super::{ERROR, Failure, OK};
+use tidegate::StoreError;
 use tidegate::driver::{self, Finding, Severity, StoreDrivers};
 use tidegate_config::Config;
 
@@ -22,6 +23,7 @@ Examples:
   tidegate doctor --store redis+sentinel://10.0.0.5,10.0.0.6,10.0.0.7/mymaster
   tidegate doctor -c tidegate.yaml                   the store of a configuration
   tidegate doctor --nodes 12                         is there room for twelve nodes?
+  tidegate doctor --store dynamodb://tidegate --create   make the table, then look
   tidegate doctor --json | jq '.[] | select(.severity != \"ok\")'
 
 It reads, and runs every script once with keys of its own, which are deleted or
@@ -48,6 +50,9 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     nodes: u64,
+    /// First make what the store needs and is not there yet: the table of DynamoDB
+    #[arg(long)]
+    create: bool,
     /// Print the findings as a JSON array
     #[arg(long)]
     json: bool,
@@ -68,10 +73,35 @@ impl DoctorArgs {
 
 /// Examines, prints, and exits with 1 on a fault.
 pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
-    let findings = block_on(examine(&args.configured(stores)?, stores))?;
+    let args = args.configured(stores)?;
+    let findings = block_on(create_and_examine(&args, stores))?;
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))
+}
+
+async fn create_and_examine(
+    args: &DoctorArgs,
+    stores: StoreDrivers,
+) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    if args.create {
+        let url = driver::normalized(&args.store);
+        stores.check(url).map_err(Failure::new)?;
+        let driver = stores.find(url).map_err(Failure::new)?;
+        findings = match driver.create(url).await {
+            Ok(findings) => findings,
+            Err(error) => return Ok(vec![not_created(url, &error)]),
+        };
+    }
+    findings.extend(examine(args, stores).await?);
+    Ok(findings)
+}
+
+fn not_created(url: &str, error: &StoreError) -> Finding {
+    Finding::fault("create", format!("store {}: {error}", driver::redacted(url)))
+        .risk("the store is not there: every policy decides by on_store_error")
+        .remedy("give it what the error asks for; the page of the engine names the rights that it needs")
 }
 
 async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>, Failure> {

@@ -131,3 +131,47 @@ async fn a_permit_that_was_granted_too_late_is_given_back() {
     };
     tokio::time::timeout(Duration::from_secs(30), freed).await.expect("the place to be free again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_backend_is_left_alone_for_longer_and_longer() {
+    let map = Map::at(NOW);
+    let store = map.store(CasOptions { lanes: 1, ..options() });
+    Faults::set(&map.faults.is_overloaded, true);
+    let (start, mut written_at) = (tokio::time::Instant::now(), Vec::new());
+    for n in 1..=12 {
+        let error = take(&store, &[b"k"]).await.unwrap_err();
+        assert_eq!((error.kind(), error.ran()), (StoreErrorKind::Overloaded, Ran::No), "{error}");
+        assert_eq!(map.faults.writes.load(Ordering::SeqCst), n, "each failed by itself");
+        written_at.push(start.elapsed().as_millis());
+    }
+    assert_eq!(store.stats().overloaded, 12);
+    let pauses: Vec<_> = written_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[0] <= 6 && pauses[10] >= 150, "{pauses:?}");
+    assert!(pauses.iter().all(|pause| *pause <= 325), "bounded: {pauses:?}");
+    Faults::set(&map.faults.is_overloaded, false);
+    assert_eq!(left(&store, &[b"k"]).await, 9, "nothing was charged");
+    let (before, writes) = (start.elapsed(), map.faults.writes.load(Ordering::SeqCst));
+    assert_eq!(left(&store, &[b"k"]).await, 8);
+    assert_eq!(start.elapsed(), before, "no pause after a success");
+    assert_eq!(map.faults.writes.load(Ordering::SeqCst), writes + 1);
+}
+
+#[tokio::test]
+async fn a_commit_has_no_more_items_than_the_backend_writes_at_once() {
+    // All checks share the item `all`, so that without the bound they would be one commit.
+    let names: Vec<_> = (0..40).map(|n| format!("user-{n}")).collect();
+    // 10 are admitted, so 11 items change.
+    for (most, largest) in [(0, 11), (7, 7)] {
+        let map = Map::at(NOW);
+        map.faults.commit_items_max.store(most, Ordering::SeqCst);
+        let store = map.store(options());
+        let replies: Vec<_> = names.iter().map(|n| take(&store, &[b"all", n.as_bytes()])).collect();
+        let mut admitted = 0;
+        for reply in replies {
+            admitted += u32::from(reply.await.unwrap().verdict.decision.allowed());
+        }
+        assert_eq!(admitted, 10, "of a limit of 10 on `all`");
+        let seen = map.faults.largest_commit.load(Ordering::SeqCst);
+        assert_eq!(seen, largest, "the largest commit of at most {most} items");
+    }
+}

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tidegate::store_kit::NetworkCounters;
 use tidegate::{StoreError, StoreErrorKind, Timestamp};
-use tidegate_cas::{Backend, CasOptions, CasStore, Commit, ItemKey, Snapshot, Stored};
+use tidegate_cas::{Backend, CasOptions, CasStore, Commit, ItemKey, Snapshot, Stored, Written};
 use tokio::time::Instant;
 
 /// Shared by all stores over it.
@@ -40,7 +40,13 @@ pub(crate) struct Faults {
     pub(crate) ignores_versions: AtomicBool,
     /// Only the first item of a commit is written.
     pub(crate) writes_half: AtomicBool,
+    /// Every commit is refused by itself.
+    pub(crate) is_overloaded: AtomicBool,
+    /// The most items of a commit; 0 for any number.
+    pub(crate) commit_items_max: AtomicUsize,
     pub(crate) writes: AtomicU64,
+    /// The most items that a commit has had.
+    pub(crate) largest_commit: AtomicUsize,
 }
 
 impl Faults {
@@ -93,13 +99,17 @@ impl Backend for Map {
         Ok(Snapshot { now: self.now, items })
     }
 
-    async fn write(&self, commits: &[Commit<u64>], _: Instant) -> Result<Vec<bool>, StoreError> {
+    async fn write(&self, commits: &[Commit<u64>], _: Instant) -> Result<Vec<Written>, StoreError> {
         self.faults.writes.fetch_add(1, Ordering::SeqCst);
         if is(&self.faults.writes_hang) {
             std::future::pending::<()>().await;
         }
         if is(&self.faults.writes_fail) {
             return Err(StoreError::new(StoreErrorKind::OutOfMemory, "full"));
+        }
+        if is(&self.faults.is_overloaded) {
+            let why = || StoreError::new(StoreErrorKind::Overloaded, "fewer requests, please");
+            return Ok(commits.iter().map(|_| Written::Failed(why())).collect());
         }
         let written = self.write_all(commits);
         if is(&self.faults.answers_late) {
@@ -108,21 +118,29 @@ impl Backend for Map {
         Ok(written)
     }
 
+    fn commit_items_max(&self) -> usize {
+        match self.faults.commit_items_max.load(Ordering::SeqCst) {
+            0 => usize::MAX,
+            most => most,
+        }
+    }
+
     fn item_bytes_max(&self) -> usize {
         4 << 20
     }
 }
 
 impl Map {
-    fn write_all(&self, commits: &[Commit<u64>]) -> Vec<bool> {
+    fn write_all(&self, commits: &[Commit<u64>]) -> Vec<Written> {
         let mut items = self.items.lock().unwrap();
         let write = |commit: &Commit<u64>| {
+            self.faults.largest_commit.fetch_max(commit.updates.len(), Ordering::SeqCst);
             let unchanged = commit.updates.iter().all(|update| {
                 items.get(&update.key).map(|(version, _)| *version) == update.expected
             });
             if is(&self.faults.always_changed) || (!unchanged && !is(&self.faults.ignores_versions))
             {
-                return false;
+                return Written::Changed;
             }
             let count = if is(&self.faults.writes_half) { 1 } else { commit.updates.len() };
             for update in commit.updates.iter().take(count) {
@@ -136,7 +154,7 @@ impl Map {
                     items.insert(update.key.clone(), (version, update.bytes.clone()));
                 }
             }
-            true
+            Written::Done
         };
         commits.iter().map(write).collect()
     }

@@ -23,6 +23,8 @@ mod deploy_redis_sentinel;
 mod doctor;
 mod drain;
 mod engines;
+#[cfg(feature = "dynamodb")]
+mod engines_dynamodb;
 mod engines_exactly;
 mod engines_postgres;
 mod evasion;

@@ -96,9 +96,9 @@ families! {
     REDIS_REFRESHES: Counter "tidegate_redis_refreshes_total" []
         "Topology refreshes from a cluster or a sentinel.";
     STORE_DURATION: Histogram "tidegate_store_call_duration_seconds" []
-        "Time of a call to PostgreSQL or memcached: a read or a write of a batch. Several checks may share a call.";
+        "Time of a call to PostgreSQL, memcached or DynamoDB: a read or a write of a batch. Several checks may share a call.";
     STORE_QUESTIONS: Counter "tidegate_store_questions_total" []
-        "Store requests to PostgreSQL or memcached.";
+        "Store requests to PostgreSQL, memcached or DynamoDB.";
     STORE_CALLS: Counter "tidegate_store_calls_total" []
         "Calls that carried those requests: a read and, if something changed, a write per batch.";
     STORE_CONFLICTS: Counter "tidegate_store_conflicts_total" []
@@ -106,9 +106,9 @@ families! {
     STORE_TIMEOUTS: Counter "tidegate_store_timeouts_total" []
         "Store requests whose deadline passed.";
     STORE_CONNECTS: Counter "tidegate_store_connects_total" ["result"]
-        "Attempts to connect to PostgreSQL or memcached.";
+        "Attempts to connect to PostgreSQL, memcached or DynamoDB.";
     STORE_DISCONNECTS: Counter "tidegate_store_disconnects_total" []
-        "Connections to PostgreSQL or memcached that were lost or closed after a failure.";
+        "Connections to PostgreSQL, memcached or DynamoDB that were lost or closed after a failure.";
     KEYS: Gauge "tidegate_keys" []
         "Keys in the memory store, one per limit. Only with the memory store.";
     MEMORY_BYTES: Gauge "tidegate_memory_bytes" []
