@@ -205,6 +205,19 @@ fn limits_that_make_no_sense_are_told_where_they_stand() {
 }
 
 #[test]
+fn a_minute_is_the_same_in_a_file_and_in_code() {
+    let file = "policies:\n  keys: { limit: 100/m, burst: 20 }\n  line: 100/m burst 20";
+    let config = Config::parse(file, &lookup, STORES).unwrap();
+    let minute = tidegate::Limit::per_minute(100).burst(20).build().unwrap();
+    assert_eq!(config.policies.len(), 2);
+    for (name, policy) in config.policies {
+        let engine = tidegate::Engine::builder().policy(&*name, policy).build().unwrap();
+        let mut members = engine.policies().flat_map(|policy| policy.members());
+        assert_eq!(members.next().map(|member| &member.limit), Some(&minute), "{name}");
+    }
+}
+
+#[test]
 fn all_problems_of_a_file_are_told_in_order() {
     let text = "\
 store: { url: memory, deadline: 20ms }
