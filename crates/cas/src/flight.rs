@@ -146,7 +146,9 @@ fn decide<V: Clone>(
             };
             step.decide.decide(items, now);
         });
-        own.iter().for_each(|place| components.join(first, *place));
+        for place in own {
+            components.join(first, *place);
+        }
         decided.push((step, first));
     }
     let items = keys.names.into_iter().zip(versions).zip(working);
