@@ -58,7 +58,7 @@ async fn wait_for_all(checks: Vec<impl Future<Output = u64> + Send + 'static>) {
 async fn compete(store: Arc<PostgresStore>, task: usize) {
     for round in 0..ROUNDS {
         let key = (task * 7 + round * 5) % KEYS;
-        if (task + round) % 4 == 0 {
+        if (task + round).is_multiple_of(4) {
             take(&store, &[key, (key + 11) % KEYS]).await;
         } else {
             take(&store, &[key]).await;
@@ -79,7 +79,7 @@ async fn nodes_that_write_the_same_rows_count_exactly() {
     assert!(conflicts > 0, "they did compete");
     let mut expected = [0; KEYS];
     for (task, round) in (0..TASKS).flat_map(|task| (0..ROUNDS).map(move |round| (task, round))) {
-        if (task + round) % 4 != 0 {
+        if !(task + round).is_multiple_of(4) {
             expected[(task * 7 + round * 5) % KEYS] += NODES as u64;
         }
     }
