@@ -93,10 +93,7 @@ impl Process {
 
     /// The CPU time so far.
     pub fn cpu_s(&self) -> f64 {
-        let stat = self.proc("stat");
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
-        (ticks(11) + ticks(12)) / 100.0
+        cpu_s(&self.proc("stat"))
     }
 
     /// The CPU time of its running threads so far, to the nanosecond.
@@ -127,6 +124,18 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The CPU time of this process so far.
+pub fn own_cpu_s() -> f64 {
+    cpu_s(&std::fs::read_to_string("/proc/self/stat").expect("Linux"))
+}
+
+/// The CPU time in a `/proc/PID/stat`.
+fn cpu_s(stat: &str) -> f64 {
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
+    (ticks(11) + ticks(12)) / 100.0
 }
 
 pub fn free_port() -> u16 {

@@ -3,6 +3,7 @@
 
 use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClient;
+use tidegate_bench::own_cpu_s;
 use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
 
 use super::*;
@@ -63,17 +64,9 @@ async fn rows(
 type Figures = (f64, f64);
 
 async fn with_cpu(round: impl Future<Output = f64>) -> Figures {
-    let (cpu, start) = (cpu_s(), Instant::now());
+    let (cpu, start) = (own_cpu_s(), Instant::now());
     let rate = round.await;
-    (rate, (cpu_s() - cpu) * 1e6 / (rate * start.elapsed().as_secs_f64()))
-}
-
-/// The CPU time of this process so far.
-fn cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks = |index: usize| fields[index].parse::<f64>().expect("a number");
-    (ticks(11) + ticks(12)) / 100.0
+    (rate, (own_cpu_s() - cpu) * 1e6 / (rate * start.elapsed().as_secs_f64()))
 }
 
 /// One `EVALSHA` per check. All tasks share one connection, which pipelines them.

@@ -45,7 +45,7 @@ pub(crate) async fn fly<B: Backend>(
         Ok(snapshot) => snapshot,
         Err(error) => return fail_all(steps, counters, &not_run(error)),
     };
-    let mut decided = decide(steps, &keys, snapshot, replays, backend.commit_items_max());
+    let mut decided = decide(steps, keys, snapshot, replays, backend.commit_items_max());
     let again = std::mem::take(&mut decided.no_room);
     let (commits, components) = decided.finish_unchanged(backend.item_bytes_max());
     if commits.is_empty() {
@@ -73,19 +73,23 @@ pub(crate) async fn fly<B: Backend>(
     landed
 }
 
-/// The keys of a batch, each once, and where each is.
+/// The keys of a batch, each once.
 struct Keys {
     names: Vec<ItemKey>,
-    places: HashMap<ItemKey, usize>,
+    /// Where the keys of all steps are in `names`, one step after another.
+    places: Vec<usize>,
 }
 
 fn distinct_keys(steps: &[Step]) -> Keys {
-    let mut keys = Keys { names: Vec::new(), places: HashMap::new() };
+    let mut known: HashMap<&str, usize> = HashMap::with_capacity(steps.len());
+    let mut keys =
+        Keys { names: Vec::with_capacity(steps.len()), places: Vec::with_capacity(steps.len()) };
     for key in steps.iter().flat_map(|step| &step.keys) {
-        if !keys.places.contains_key(key) {
-            keys.places.insert(key.clone(), keys.names.len());
+        let place = *known.entry(key).or_insert_with(|| {
             keys.names.push(key.clone());
-        }
+            keys.names.len() - 1
+        });
+        keys.places.push(place);
     }
     keys
 }
@@ -121,7 +125,7 @@ struct Decided<V> {
 /// Decides all steps in order, each on what the ones before it left.
 fn decide<V: Clone>(
     steps: Vec<Step>,
-    keys: &Keys,
+    keys: Keys,
     snapshot: Snapshot<V>,
     replays: bool,
     commit_items_max: usize,
@@ -135,8 +139,11 @@ fn decide<V: Clone>(
     let mut components = Components::new(keys.names.len());
     let mut decided = Vec::with_capacity(steps.len());
     let mut no_room = Vec::new();
+    let mut places = &*keys.places;
     let arrived = Instant::now();
     for mut step in steps {
+        let (own, rest) = places.split_at(step.keys.len());
+        places = rest;
         if step.due <= arrived {
             // Its caller was told that it failed: it must not be charged now.
             step.fail(StoreError::new(
@@ -145,31 +152,41 @@ fn decide<V: Clone>(
             ));
             continue;
         }
-        let places: Vec<usize> =
-            step.keys.iter().filter_map(|key| keys.places.get(key).copied()).collect();
-        let Some(&first) = places.first() else { continue };
-        if components.joined_size(&places) > commit_items_max {
+        let Some(&first) = own.first() else { continue };
+        if components.joined_size(own) > commit_items_max {
             no_room.push(step);
             continue;
         }
-        let mut items: Vec<Working> =
-            places.iter().map(|place| std::mem::take(&mut working[*place])).collect();
-        let now = match snapshot.now {
-            _ if replays => step.now,
-            Some(now) => now,
-            None if step.is_on_records => SystemClock.now(),
-            None => not_before(SystemClock.now(), &mut items),
-        };
-        step.decide.decide(&mut items, now);
-        for (place, item) in places.iter().zip(items) {
-            working[*place] = item;
+        on_items(&mut working, own, |items| {
+            let now = match snapshot.now {
+                _ if replays => step.now,
+                Some(now) => now,
+                None if step.is_on_records => SystemClock.now(),
+                None => not_before(SystemClock.now(), items),
+            };
+            step.decide.decide(items, now);
+        });
+        for place in own {
             components.join(first, *place);
         }
         decided.push((step, first));
     }
-    let items = keys.names.iter().cloned().zip(versions).zip(working);
+    let items = keys.names.into_iter().zip(versions).zip(working);
     let items = items.map(|((key, version), item)| (key, version, item)).collect();
     Decided { steps: decided, components, items, no_room }
+}
+
+/// Lends the items at some places, which are mostly one.
+fn on_items(working: &mut [Working], places: &[usize], then: impl FnOnce(&mut [Working])) {
+    if let [place] = places {
+        return then(std::slice::from_mut(&mut working[*place]));
+    }
+    let mut items: Vec<Working> =
+        places.iter().map(|place| std::mem::take(&mut working[*place])).collect();
+    then(&mut items);
+    for (place, item) in places.iter().zip(items) {
+        working[*place] = item;
+    }
 }
 
 /// This node's time, or the latest that was decided at on one of the items: for a key, time does not step back.
@@ -183,28 +200,33 @@ impl<V: Clone> Decided<V> {
     /// Answers the steps that changed nothing and saw no change. An item that was only read is not compared again: each
     /// counter is guarded by its own version, and what was read held at the time of the read. Returns what has to be written, and who waits for it.
     fn finish_unchanged(mut self, bytes_max: usize) -> (Vec<Commit<V>>, Vec<Vec<Step>>) {
-        let mut of_root: HashMap<usize, usize> = HashMap::new();
-        let (mut commits, mut waiting): (Vec<Commit<V>>, Vec<Vec<Step>>) = (Vec::new(), Vec::new());
+        // For each root the number of its commit.
+        let mut of_root: Vec<Option<usize>> = vec![None; self.items.len()];
+        let (mut commits, mut waiting) =
+            (Vec::with_capacity(self.items.len()), Vec::with_capacity(self.items.len()));
         for (place, (key, expected, item)) in self.items.into_iter().enumerate() {
             let Some(changed) = item.changed else { continue };
             let root = self.components.root(place);
-            let number = *of_root.entry(root).or_insert_with(|| {
-                commits.push(Commit { updates: Vec::new() });
-                waiting.push(Vec::new());
+            let number = *of_root[root].get_or_insert_with(|| {
+                commits.push(Commit { updates: Vec::with_capacity(1) });
+                waiting.push(Vec::with_capacity(1));
                 commits.len() - 1
             });
             let (bytes, life) = item.into_bytes(changed);
             commits[number].updates.push(Update { key, expected, bytes, life });
         }
         for (step, place) in self.steps {
-            match of_root.get(&self.components.root(place)) {
-                Some(number) => waiting[*number].push(step),
+            match of_root[self.components.root(place)] {
+                Some(number) => waiting[number].push(step),
                 None => step.decide.answer(Ok(())),
             }
         }
         let fits = |commit: &Commit<V>| {
             commit.updates.iter().all(|update| update.bytes.len() <= bytes_max)
         };
+        if commits.iter().all(fits) {
+            return (commits, waiting);
+        }
         let (fitting, too_large): (Vec<_>, Vec<_>) =
             commits.into_iter().zip(waiting).partition(|(commit, _)| fits(commit));
         for step in too_large.into_iter().flat_map(|(_, steps)| steps) {
@@ -277,6 +299,10 @@ impl Components {
 
     /// How many items would be together if these were joined.
     fn joined_size(&mut self, places: &[usize]) -> usize {
+        if let [place] = places {
+            let root = self.root(*place);
+            return self.sizes[root];
+        }
         let mut roots: Vec<usize> = places.iter().map(|place| self.root(*place)).collect();
         roots.sort_unstable();
         roots.dedup();
@@ -311,7 +337,7 @@ mod tests {
         let steps = vec![step.on_records()];
         let keys = distinct_keys(&steps);
         let stored = Stored { version: Some(1), bytes: bytes.clone() };
-        decide(steps, &keys, Snapshot { now: None, items: vec![stored] }, false, 1);
+        decide(steps, keys, Snapshot { now: None, items: vec![stored] }, false, 1);
         assert_eq!(sees.recv().unwrap(), bytes);
     }
 }

@@ -11,6 +11,9 @@ use tidegate_core::{State, Timestamp};
 
 const FORMAT: u8 = 1;
 
+/// More than the bytes of an item with one small state.
+const BYTES_EXPECTED: usize = 64;
+
 /// How much longer than needed a state is kept, for a clock that steps back.
 const LIFE_MARGIN: Duration = Duration::from_secs(10);
 
@@ -52,7 +55,7 @@ impl Item {
         }
         let mut reader = PartReader::new(bytes);
         let (FORMAT, seen) = (reader.byte()?, reader.word()?) else { return None };
-        let mut slots = Vec::new();
+        let mut slots = Vec::with_capacity(1);
         while !reader.is_empty() {
             let limit = reader.text()?.into();
             let letter = char::from(reader.byte()?);
@@ -68,9 +71,10 @@ impl Item {
         let Some(until) = kept().map(Slot::until).max() else {
             return (Vec::new(), Duration::ZERO);
         };
-        let mut bytes = vec![FORMAT];
+        let mut bytes = Vec::with_capacity(BYTES_EXPECTED);
+        bytes.push(FORMAT);
         bytes.extend_from_slice(&self.seen.as_micros().to_le_bytes());
-        let mut state = Vec::new();
+        let mut state = Vec::with_capacity(BYTES_EXPECTED);
         for slot in kept() {
             push_part(&mut bytes, slot.name.limit.as_bytes());
             bytes.push(u8::try_from(slot.name.letter).unwrap_or(b'?'));

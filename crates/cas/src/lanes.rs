@@ -41,6 +41,10 @@ pub(crate) struct Lanes<B> {
     replays: bool,
 }
 
+/// Which lane a step waits in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneNumber(usize);
+
 #[derive(Default)]
 struct Lane {
     waiting: VecDeque<Step>,
@@ -62,10 +66,14 @@ impl<B: Backend> Lanes<B> {
         Self { backend, counters, each, hasher, runtime, replays }
     }
 
-    /// Puts a step into the lane of `name`. It runs even if nobody waits for its answer.
-    pub(crate) fn submit(self: &Arc<Self>, name: &str, step: Step) {
+    /// The lane of what has this name.
+    pub(crate) fn lane_of(&self, name: &str) -> LaneNumber {
+        LaneNumber(usize::try_from(self.hasher.hash_one(name)).unwrap_or(0) % self.each.len())
+    }
+
+    /// Puts a step into a lane. It runs even if nobody waits for its answer.
+    pub(crate) fn submit(self: &Arc<Self>, LaneNumber(number): LaneNumber, step: Step) {
         self.counters.requests.add(1);
-        let number = usize::try_from(self.hasher.hash_one(name)).unwrap_or(0) % self.each.len();
         let mut lane = self.lane(number);
         if lane.waiting.len() >= WAITING_MAX {
             drop(lane);
@@ -124,7 +132,7 @@ impl<B: Backend> Lanes<B> {
     fn next_batch(&self, number: usize) -> Option<Vec<Step>> {
         let mut lane = self.lane(number);
         let now = Instant::now();
-        let mut batch = Vec::new();
+        let mut batch = Vec::with_capacity(lane.waiting.len().min(BATCH_MAX));
         let mut late = Vec::new();
         while batch.len() < BATCH_MAX
             && let Some(step) = lane.waiting.pop_front()

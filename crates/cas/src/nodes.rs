@@ -52,7 +52,7 @@ impl Nodes {
                 };
                 let due = Instant::now() + ANNOUNCE_DEADLINE;
                 let (step, reply) = Step::new(vec![key.clone()], announce, Timestamp::EPOCH, due);
-                strong.submit(&key, step.on_records());
+                strong.submit(strong.lane_of(&key), step.on_records());
                 drop(strong);
                 if let Ok(count) = reply.await {
                     // A lower count has to be seen twice: after a store lost its memory, the first node that comes back

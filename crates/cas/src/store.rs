@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::backend::{Backend, ItemKey};
 use crate::item::SlotName;
-use crate::lanes::Lanes;
+use crate::lanes::{LaneNumber, Lanes};
 use crate::nodes::Nodes;
 use crate::options::CasOptions;
 use crate::records::{change_override, keep_state, load_overrides, report_reading};
@@ -76,16 +76,12 @@ impl<B: Backend> CasStore<B> {
     }
 
     /// Releases permits that were granted and did not reach their caller.
-    fn release_unclaimed(
-        &self,
-        request: &StoreRequest<'_>,
-        owned: &Arc<OwnedRequest>,
-    ) -> Option<Unclaimed<StoreReply>> {
+    fn release_unclaimed(&self, request: &StoreRequest<'_>) -> Option<Unclaimed<StoreReply>> {
         let grants = request.limits.iter().any(|keyed| keyed.limit.grants_permits());
         if !grants || request.op != Op::Take {
             return None;
         }
-        let (owned, lanes) = (owned.clone(), Arc::downgrade(&self.lanes));
+        let (owned, lanes) = (OwnedRequest::from_request(request), Arc::downgrade(&self.lanes));
         let (names, nodes) = (self.names.clone(), self.nodes.clone());
         let deadline = self.deadline.max(RECORD_DEADLINE_MIN);
         Some(Box::new(move |reply: StoreReply| {
@@ -95,10 +91,10 @@ impl<B: Backend> CasStore<B> {
         }))
     }
 
-    /// Puts a step on items into the lane of `name`.
+    /// Puts a step on items into a lane.
     fn submit<T: Send + 'static>(
         &self,
-        lane: &str,
+        lane: LaneNumber,
         keys: Vec<ItemKey>,
         now: Timestamp,
         decide: impl FnMut(&mut [Working], Timestamp) -> Result<T, StoreError> + Send + 'static,
@@ -121,13 +117,14 @@ impl<B: Backend> CasStore<B> {
             _ => Err(StoreError::new(StoreErrorKind::Other, "expected one item")),
         };
         let (step, reply) = Step::new(vec![key.clone()], decide, now, due);
-        self.lanes.submit(key, step.on_records());
+        self.lanes.submit(self.lanes.lane_of(key), step.on_records());
         reply
     }
 
     /// The items of some limits, and where in them each state is.
     fn places(&self, limits: &[KeyedLimit<'_>]) -> Result<Places, StoreError> {
-        let mut places = Places { keys: Vec::new(), slots: Vec::with_capacity(limits.len()) };
+        let mut places =
+            Places { keys: Vec::with_capacity(1), slots: Vec::with_capacity(limits.len()) };
         for keyed in limits {
             let key = self.names.item(keyed.scope, keyed.key);
             let item = places.keys.iter().position(|known| *known == key).unwrap_or_else(|| {
@@ -149,6 +146,9 @@ impl<B: Backend> CasStore<B> {
 
 /// The shortest deadline of a record: it can be large, and no check waits for it.
 const RECORD_DEADLINE_MIN: Duration = Duration::from_secs(1);
+
+/// More than the bytes that most keys have after the prefix.
+const KEY_BYTES_EXPECTED: usize = 100;
 
 /// Where the states of a request are.
 struct Places {
@@ -183,14 +183,19 @@ impl Names {
     }
 
     fn start(&self, kind: u8) -> Vec<u8> {
-        let mut key = self.prefix.clone().into_bytes();
+        let mut key = Vec::with_capacity(self.prefix.len() + KEY_BYTES_EXPECTED);
+        key.extend_from_slice(self.prefix.as_bytes());
         key.extend_from_slice(&[b':', kind, b':']);
         key
     }
 }
 
+/// A key is text: only the prefix is not ASCII perhaps.
 fn shared(key: &[u8]) -> ItemKey {
-    String::from_utf8_lossy(key).into()
+    match std::str::from_utf8(key) {
+        Ok(text) => text.into(),
+        Err(_) => String::from_utf8_lossy(key).into(),
+    }
 }
 
 /// Runs `decide` on the states of some slots, and puts them back.
@@ -200,27 +205,47 @@ fn with_states<T>(
     now: Timestamp,
     decide: impl FnOnce(&mut [State], &mut [bool]) -> T,
 ) -> Result<T, StoreError> {
+    // Most checks have one limit.
+    if let [slot] = slots {
+        let mut state = [items[slot.0].states()?.take(&slot.1)];
+        let mut wrote = [false];
+        let answer = decide(&mut state, &mut wrote);
+        let [state] = state;
+        put_back(items, slot, state, wrote[0], now)?;
+        return Ok(answer);
+    }
     let mut states = Vec::with_capacity(slots.len());
     for (item, name) in slots {
         states.push(items[*item].states()?.take(name));
     }
     let mut wrote = vec![false; slots.len()];
     let answer = decide(&mut states, &mut wrote);
-    for (((item, name), state), wrote) in slots.iter().zip(states).zip(wrote) {
-        let working = &mut items[*item];
-        let item = working.states()?;
-        item.put(name, state);
-        if wrote {
-            item.seen = item.seen.max(now);
-            working.changed = Some(now);
-        }
+    for ((slot, state), wrote) in slots.iter().zip(states).zip(wrote) {
+        put_back(items, slot, state, wrote, now)?;
     }
     Ok(answer)
 }
 
+fn put_back(
+    items: &mut [Working],
+    (item, name): &(usize, SlotName),
+    state: State,
+    wrote: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let working = &mut items[*item];
+    let item = working.states()?;
+    item.put(name, state);
+    if wrote {
+        item.seen = item.seen.max(now);
+        working.changed = Some(now);
+    }
+    Ok(())
+}
+
 /// Where checks wait that could compete for an item: those of a policy whose limits are on several identifiers share a
 /// lane.
-fn lane_of<'a>(scope: &'a Scope, first: &'a ItemKey) -> &'a str {
+fn lane_name<'a>(scope: &'a Scope, first: &'a ItemKey) -> &'a str {
     match scope.tag() {
         Some(tag) => tag,
         None if scope.is_together() => scope.policy(),
@@ -241,9 +266,9 @@ impl<B: Backend> Store for CasStore<B> {
             Ok(places) => places,
             Err(error) => return Reply::failed(error),
         };
-        let lane = lane_of(request.limits[0].scope, &keys[0]).to_owned();
-        let owned = Arc::new(OwnedRequest::from_request(request));
-        let unclaimed = self.release_unclaimed(request, &owned);
+        let lane = self.lanes.lane_of(lane_name(request.limits[0].scope, &keys[0]));
+        let owned = OwnedRequest::from_request(request);
+        let unclaimed = self.release_unclaimed(request);
         let decide = move |items: &mut [Working], now| {
             with_states(items, &slots, now, |states, wrote| {
                 owned.with(|request| decide_states(request, states, wrote, now))
@@ -251,7 +276,7 @@ impl<B: Backend> Store for CasStore<B> {
             .ok_or_else(senseless)
         };
         let (step, reply) = Step::with_unclaimed(keys, decide, now, self.due(), unclaimed);
-        self.lanes.submit(&lane, step);
+        self.lanes.submit(lane, step);
         reply
     }
 
@@ -261,9 +286,9 @@ impl<B: Backend> Store for CasStore<B> {
             Ok(places) => places,
             Err(error) => return Reply::failed(error),
         };
-        let lane = lane_of(charges.limits[0].keyed.scope, &keys[0]).to_owned();
+        let lane = self.lanes.lane_of(lane_name(charges.limits[0].keyed.scope, &keys[0]));
         let owned = OwnedMultiCharge::from_charges(charges);
-        self.submit(&lane, keys, now, move |items, now| {
+        self.submit(lane, keys, now, move |items, now| {
             with_states(items, &slots, now, |states, wrote| {
                 owned.with(|charges| decide_each_state(charges, states, wrote, now))
             })
@@ -274,7 +299,7 @@ impl<B: Backend> Store for CasStore<B> {
         let ReserveRequest { scope, key, cost, cancel, .. } = *request;
         let (shaper, key) = (*request.shaper, self.names.item(scope, key));
         let slots = [(0, SlotName { limit: scope.limit().into(), letter: ARRIVAL })];
-        self.submit(&key.clone(), vec![key], now, move |items, now| {
+        self.submit(self.lanes.lane_of(&key), vec![key], now, move |items, now| {
             with_states(items, &slots, now, |states, wrote| {
                 let state = &mut states[0];
                 if let Some(reserved) = cancel {

@@ -10,7 +10,7 @@ use tidegate_cas::{Backend, Commit, ItemKey, Snapshot, Written};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
-use crate::protocol::{Connection, ITEM_BYTES_MAX, push_delete, push_set};
+use crate::protocol::{COMMAND_BYTES_EXPECTED, Connection, ITEM_BYTES_MAX, push_delete, push_set};
 
 /// From here on memcached takes an expiration time as a date.
 const RELATIVE_MAX: Duration = Duration::from_hours(24 * 30);
@@ -98,7 +98,7 @@ impl Backend for Server {
         commits: &[Commit<u64>],
         due: Instant,
     ) -> Result<Vec<Written>, StoreError> {
-        let mut commands = Vec::new();
+        let mut commands = Vec::with_capacity(commits.len() * COMMAND_BYTES_EXPECTED);
         // What was absent and is to be removed needs no command.
         let mut sent = Vec::with_capacity(commits.len());
         for commit in commits {

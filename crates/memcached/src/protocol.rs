@@ -1,7 +1,7 @@
 //! memcached's meta commands over one connection: several leave in one write, and their replies are read in order.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write as _};
 
 use tidegate::{StoreError, StoreErrorKind};
 use tidegate_cas::{ItemKey, Stored, Written};
@@ -10,6 +10,12 @@ use tokio::net::TcpStream;
 
 /// The longest line of a reply.
 const LINE_MAX: u64 = 2_048;
+
+/// The replies of a batch of small items fit: they are read in one call.
+const BUFFER_BYTES: usize = 32 << 10;
+
+/// More than the bytes of most commands.
+pub(crate) const COMMAND_BYTES_EXPECTED: usize = 200;
 
 /// The most bytes of an item, unless memcached was started with `-I`: 1 MiB, less what memcached adds.
 pub(crate) const ITEM_BYTES_MAX: usize = (1 << 20) - 1_024;
@@ -20,18 +26,20 @@ const STATS_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
+    /// The line that is being read; kept for its memory.
+    line: Vec<u8>,
 }
 
 impl Connection {
     pub(crate) async fn open(server: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self { stream: BufReader::with_capacity(BUFFER_BYTES, stream), line: Vec::new() })
     }
 
     /// Reads items, in the order of the keys.
     pub(crate) async fn get(&mut self, keys: &[ItemKey]) -> io::Result<Vec<Stored<u64>>> {
-        let mut commands = Vec::new();
+        let mut commands = Vec::with_capacity(keys.len() * COMMAND_BYTES_EXPECTED);
         for key in keys {
             commands.extend_from_slice(b"mg ");
             commands.extend_from_slice(key.as_bytes());
@@ -56,9 +64,9 @@ impl Connection {
                 Some("EX" | "NF" | "NS") => Written::Changed,
                 // It has no memory for it, or it is too large.
                 Some("SERVER_ERROR") => {
-                    Written::Failed(StoreError::new(StoreErrorKind::OutOfMemory, line))
+                    Written::Failed(StoreError::new(StoreErrorKind::OutOfMemory, line.to_owned()))
                 }
-                _ => return Err(unexpected(&line)),
+                _ => return Err(unexpected(line)),
             });
         }
         Ok(written)
@@ -76,7 +84,7 @@ impl Connection {
                     stats.insert(name.to_owned(), value.to_owned());
                 }
                 (Some("END"), ..) => return Ok(stats),
-                _ => return Err(unexpected(&line)),
+                _ => return Err(unexpected(line)),
             }
         }
         Err(unexpected("too many statistics"))
@@ -92,12 +100,12 @@ impl Connection {
         match words.next() {
             Some("EN") => return Ok(Stored { version: None, bytes: Vec::new() }),
             Some("VA") => {}
-            _ => return Err(unexpected(&line)),
+            _ => return Err(unexpected(line)),
         }
         let length = words.next().and_then(|length| length.parse::<usize>().ok());
         let version = words.find_map(|flag| flag.strip_prefix('c')?.parse().ok());
         let (Some(length), Some(version)) = (length.filter(|it| *it <= 1 << 20), version) else {
-            return Err(unexpected(&line));
+            return Err(unexpected(line));
         };
         let mut bytes = vec![0; length + 2];
         self.stream.read_exact(&mut bytes).await?;
@@ -109,12 +117,13 @@ impl Connection {
     }
 
     /// One line without its end.
-    async fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        (&mut self.stream).take(LINE_MAX).read_line(&mut line).await?;
-        match line.strip_suffix("\r\n") {
-            Some(line) => Ok(line.to_owned()),
-            None if line.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+    async fn line(&mut self) -> io::Result<&str> {
+        self.line.clear();
+        (&mut self.stream).take(LINE_MAX).read_until(b'\n', &mut self.line).await?;
+        match self.line.strip_suffix(b"\r\n").map(std::str::from_utf8) {
+            Some(Ok(line)) => Ok(line),
+            Some(Err(_)) => Err(unexpected("a line that is no text")),
+            None if self.line.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
             None => Err(unexpected("a line without its end")),
         }
     }
@@ -128,16 +137,19 @@ pub(crate) fn push_set(
     bytes: &[u8],
     expires: u64,
 ) {
-    let guard = expected.map_or_else(|| "ME".to_owned(), |version| format!("C{version}"));
-    let head = format!("ms {key} {} {guard} T{expires}\r\n", bytes.len());
-    commands.extend_from_slice(head.as_bytes());
+    let _ = write!(commands, "ms {key} {} ", bytes.len());
+    let _ = match expected {
+        Some(version) => write!(commands, "C{version}"),
+        None => write!(commands, "ME"),
+    };
+    let _ = write!(commands, " T{expires}\r\n");
     commands.extend_from_slice(bytes);
     commands.extend_from_slice(b"\r\n");
 }
 
 /// Appends the command that removes an item if it is unchanged.
 pub(crate) fn push_delete(commands: &mut Vec<u8>, key: &str, expected: u64) {
-    commands.extend_from_slice(format!("md {key} C{expected}\r\n").as_bytes());
+    let _ = write!(commands, "md {key} C{expected}\r\n");
 }
 
 fn unexpected(line: &str) -> io::Error {

@@ -1,4 +1,4 @@
-//! The two statements of a batch.
+//! The two statements of a batch: it reads rows, and writes those that are unchanged.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate::store_kit::NetworkCounters;
 use tidegate::{StoreError, StoreErrorKind, Timestamp};
-use tidegate_cas::{Backend, Commit, ItemKey, Snapshot, Stored, Written};
+use tidegate_cas::{Backend, Commit, ItemKey, Snapshot, Stored, Update, Written};
 use tokio::time::Instant;
-use tokio_postgres::Row;
+use tokio_postgres::{Client, Error, Row};
 
 use crate::error::{failed, is_conflict};
-use crate::pool::Pool;
+use crate::pool::{Connected, Pool};
 use crate::url::PostgresUrl;
 
 /// The most bytes of one row: far above any state, far below what PostgreSQL can.
@@ -45,23 +45,77 @@ impl PostgresBackend {
         Ok(Self { pool: Pool::new(url, counters)?, versions: Versions::default() })
     }
 
-    /// The arguments of the write, column by column.
-    fn columns(&self, commits: &[Commit<i64>]) -> Columns {
-        let mut columns = Columns::default();
-        for (number, commit) in (0..).zip(commits) {
-            for update in &commit.updates {
-                columns.keys.push(update.key.to_string());
-                columns.commits.push(number);
-                columns.expected.push(update.expected.unwrap_or(0));
-                let is_removed = update.bytes.is_empty();
-                columns.versions.push(if is_removed { 0 } else { self.versions.new_version() });
-                // Longer than a century: for ever.
-                let life = i64::try_from(update.life.as_millis()).ok().filter(|ms| *ms < 1 << 42);
-                columns.lives_ms.push(life.unwrap_or(-1));
-                columns.contents.push(update.bytes.clone());
+    /// A new version for an update; 0 for what is removed.
+    fn version(&self, update: &Update<i64>) -> i64 {
+        if update.bytes.is_empty() { 0 } else { self.versions.new_version() }
+    }
+
+    /// Writes commits of one row each: they need not wait for each other.
+    async fn swap(
+        &self,
+        (client, connected): (&Client, &Connected),
+        commits: &[Commit<i64>],
+        wait_ms: i32,
+    ) -> Result<Vec<bool>, Error> {
+        // What is missing and to be removed is as it should be.
+        let mut written: Vec<bool> =
+            commits.iter().map(|commit| rows(commit).next().is_none()).collect();
+        let mut updates: Vec<_> = (0_usize..)
+            .zip(commits)
+            .flat_map(|(number, commit)| rows(commit).map(move |row| (row, number)))
+            .collect();
+        updates.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+        if updates.is_empty() {
+            return Ok(written);
+        }
+        let rows = || updates.iter().map(|(update, _)| *update);
+        let keys: Vec<&str> = rows().map(|row| &*row.key).collect();
+        let expected: Vec<Option<i64>> = rows().map(|row| row.expected).collect();
+        let versions: Vec<i64> = rows().map(|row| self.version(row)).collect();
+        let lives_ms: Vec<i64> = rows().map(life_ms).collect();
+        let contents: Vec<&[u8]> = rows().map(|row| &*row.bytes).collect();
+        let row = client
+            .query_one(
+                &connected.swap,
+                &[&wait_ms, &keys, &expected, &versions, &lives_ms, &contents],
+            )
+            .await?;
+        // Places count from 1.
+        for place in row.try_get::<_, Vec<i64>>(0)? {
+            let update = usize::try_from(place - 1).ok().and_then(|index| updates.get(index));
+            if let Some((_, number)) = update {
+                written[*number] = true;
             }
         }
-        columns
+        Ok(written)
+    }
+
+    /// Writes commits of which some have several rows.
+    async fn write_all(
+        &self,
+        (client, connected): (&Client, &Connected),
+        commits: &[Commit<i64>],
+        wait_ms: i32,
+    ) -> Result<Vec<bool>, Error> {
+        let rows = || {
+            (0_i32..)
+                .zip(commits)
+                .flat_map(|(number, commit)| commit.updates.iter().map(move |row| (number, row)))
+        };
+        let keys: Vec<&str> = rows().map(|(_, row)| &*row.key).collect();
+        let numbers: Vec<i32> = rows().map(|(number, _)| number).collect();
+        let expected: Vec<i64> = rows().map(|(_, row)| row.expected.unwrap_or(0)).collect();
+        let versions: Vec<i64> = rows().map(|(_, row)| self.version(row)).collect();
+        let lives_ms: Vec<i64> = rows().map(|(_, row)| life_ms(row)).collect();
+        let contents: Vec<&[u8]> = rows().map(|(_, row)| &*row.bytes).collect();
+        let row = client
+            .query_one(
+                &connected.write,
+                &[&wait_ms, &keys, &numbers, &expected, &versions, &lives_ms, &contents],
+            )
+            .await?;
+        let changed: Vec<i32> = row.try_get(0)?;
+        Ok((0..).zip(commits).map(|(number, _)| !changed.contains(&number)).collect())
     }
 
     /// What an error of a statement means; and what is to be done about its connections.
@@ -74,14 +128,15 @@ impl PostgresBackend {
     }
 }
 
-#[derive(Default)]
-struct Columns {
-    keys: Vec<String>,
-    commits: Vec<i32>,
-    expected: Vec<i64>,
-    versions: Vec<i64>,
-    lives_ms: Vec<i64>,
-    contents: Vec<Vec<u8>>,
+/// The rows of a commit that a statement has to write.
+fn rows(commit: &Commit<i64>) -> impl Iterator<Item = &Update<i64>> {
+    commit.updates.iter().filter(|row| row.expected.is_some() || !row.bytes.is_empty())
+}
+
+/// A life in milliseconds; -1 for ever, which is longer than a century.
+fn life_ms(update: &Update<i64>) -> i64 {
+    let ms = i64::try_from(update.life.as_millis()).ok();
+    ms.filter(|ms| *ms < 1 << 42).unwrap_or(-1)
 }
 
 impl Backend for PostgresBackend {
@@ -94,7 +149,7 @@ impl Backend for PostgresBackend {
         let rows =
             client.query(&connected.read, &[&names]).await.map_err(|error| self.failed(&error))?;
         lent.give_back();
-        snapshot(&rows)
+        snapshot(&names, &rows)
             .map_err(|error| StoreError::new(StoreErrorKind::Protocol, error.to_string()))
     }
 
@@ -104,38 +159,32 @@ impl Backend for PostgresBackend {
         due: Instant,
     ) -> Result<Vec<Written>, StoreError> {
         let lent = self.pool.get(due).await?;
-        let Some((client, connected)) = lent.get() else { return Err(gone()) };
-        let columns = self.columns(commits);
-        let Columns { keys, commits: numbers, expected, versions, lives_ms, contents } = &columns;
+        let Some(connection) = lent.get() else { return Err(gone()) };
         let wait_ms = due.saturating_duration_since(Instant::now()).as_millis().clamp(1, 60_000);
         let wait_ms = i32::try_from(wait_ms).unwrap_or(1);
-        let row = client
-            .query_one(
-                &connected.write,
-                &[&wait_ms, keys, numbers, expected, versions, lives_ms, contents],
-            )
-            .await;
-        let changed: Vec<i32> = match row {
-            Ok(row) => row
-                .try_get(0)
-                .map_err(|error| StoreError::new(StoreErrorKind::Protocol, error.to_string()))?,
+        let written = if commits.iter().all(|commit| commit.updates.len() == 1) {
+            self.swap(connection, commits, wait_ms).await
+        } else {
+            self.write_all(connection, commits, wait_ms).await
+        };
+        match written {
+            Ok(written) => {
+                lent.give_back();
+                let outcome = |done| if done { Written::Done } else { Written::Changed };
+                Ok(written.into_iter().map(outcome).collect())
+            }
             Err(error) if is_conflict(&error) => {
                 lent.give_back();
-                return Ok(vec![Written::Changed; commits.len()]);
+                Ok(vec![Written::Changed; commits.len()])
             }
             Err(error) => {
                 let failed = self.failed(&error);
                 if error.as_db_error().is_some() {
                     lent.give_back();
                 }
-                return Err(failed);
+                Err(failed)
             }
-        };
-        lent.give_back();
-        let written = |number: i32| {
-            if changed.contains(&number) { Written::Changed } else { Written::Done }
-        };
-        Ok((0..).zip(commits).map(|(number, _)| written(number)).collect())
+        }
     }
 
     fn item_bytes_max(&self) -> usize {
@@ -147,15 +196,21 @@ fn gone() -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, "the connection is gone")
 }
 
-fn snapshot(rows: &[Row]) -> Result<Snapshot<i64>, tokio_postgres::Error> {
-    let mut now = None;
-    let mut items = Vec::with_capacity(rows.len());
+/// The rows that were found, in the order of the names. The first row is the time.
+fn snapshot(names: &[&str], rows: &[Row]) -> Result<Snapshot<i64>, Error> {
+    let Some((time, rows)) = rows.split_first() else {
+        return Ok(Snapshot { now: None, items: Vec::new() });
+    };
+    let now = u64::try_from(time.try_get::<_, i64>(1)?).ok().map(Timestamp::from_micros);
+    let mut items = vec![Stored { version: None, bytes: Vec::new() }; names.len()];
+    let mut places: Vec<usize> = (0..names.len()).collect();
+    places.sort_unstable_by_key(|place| names[*place]);
     for row in rows {
-        now = Some(row.try_get::<_, i64>(0)?);
-        let version = row.try_get::<_, Option<i64>>(1)?.filter(|version| *version != 0);
-        let bytes = if version.is_some() { row.try_get(2)? } else { Vec::new() };
-        items.push(Stored { version, bytes });
+        let key: &str = row.try_get(0)?;
+        if let Ok(found) = places.binary_search_by_key(&key, |place| names[*place]) {
+            items[places[found]] =
+                Stored { version: Some(row.try_get(1)?), bytes: row.try_get(2)? };
+        }
     }
-    let now = now.and_then(|us| u64::try_from(us).ok()).map(Timestamp::from_micros);
     Ok(Snapshot { now, items })
 }

@@ -24,6 +24,11 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a statement may run on the server after its caller has given up.
 const STATEMENT_TIMEOUT_MS: u32 = 2_000;
 
+/// Rows are always found by their key, in the order that was asked for: it is the order in which they are locked. A plan
+/// made while the table was small must not read the whole table when it has grown.
+const PLANS: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
+    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
+
 /// How long an examination waits for a connection.
 pub(crate) const EXAMINE_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -57,6 +62,7 @@ pub(crate) struct Connected {
     client: Client,
     generation: u64,
     pub(crate) read: Statement,
+    pub(crate) swap: Statement,
     pub(crate) write: Statement,
     pub(crate) sweep: Statement,
 }
@@ -171,7 +177,7 @@ impl Shared {
         let mut config = self.url.with_password()?;
         let commit = if self.url.durability == Durability::Full { "on" } else { "off" };
         let options = format!(
-            "-c statement_timeout={STATEMENT_TIMEOUT_MS} -c synchronous_commit={commit} -c jit=off"
+            "-c statement_timeout={STATEMENT_TIMEOUT_MS} -c synchronous_commit={commit} {PLANS}"
         );
         let theirs = config.get_options().map(|theirs| format!("{theirs} ")).unwrap_or_default();
         config.options(format!("{theirs}{options}"));
@@ -182,12 +188,16 @@ impl Shared {
         let generation = self.generation.load(Relaxed);
         let client = self.open(server).await?;
         schema::ensure(&client, self.url.durability).await.map_err(|error| failed(&error))?;
-        let Statements { read, write, sweep } = &self.statements;
+        let Statements { read, swap, write, sweep } = &self.statements;
         let prepare = async |text: &str| client.prepare(text).await.map_err(|error| failed(&error));
-        let (read, write, sweep) =
-            (prepare(read).await?, prepare(write).await?, prepare(sweep).await?);
+        let (read, swap, write, sweep) = (
+            prepare(read).await?,
+            prepare(swap).await?,
+            prepare(write).await?,
+            prepare(sweep).await?,
+        );
         self.counters.connects.add(1);
-        Ok(Connected { client, generation, read, write, sweep })
+        Ok(Connected { client, generation, read, swap, write, sweep })
     }
 
     /// Tells the server to stop what runs on a connection.

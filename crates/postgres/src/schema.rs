@@ -5,7 +5,7 @@ use tokio_postgres::{Client, Error};
 use crate::url::Durability;
 
 /// The version of `schema.sql`: one more with every change.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Keeps nodes that start together from making the tables at the same time: "tidegate" in ASCII.
 const LOCK: i64 = 0x7469_6465_6761_7465;
@@ -14,6 +14,7 @@ const LOCK: i64 = 0x7469_6465_6761_7465;
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
     pub(crate) read: String,
+    pub(crate) swap: String,
     pub(crate) write: String,
     pub(crate) sweep: String,
 }
@@ -22,12 +23,13 @@ impl Statements {
     pub(crate) fn new(durability: Durability) -> Self {
         let items = items(durability);
         Self {
+            // The first row is the time.
             read: format!(
-                "SELECT (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), \
-                 item.version, item.data \
-                 FROM unnest($1::text[]) WITH ORDINALITY AS u(key, place) \
-                 LEFT JOIN tidegate.{items} AS item ON item.key = u.key ORDER BY u.place"
+                "SELECT NULL::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL::bytea \
+                 UNION ALL \
+                 SELECT item.key, item.version, item.data FROM tidegate.{items} AS item WHERE item.key = ANY ($1)"
             ),
+            swap: format!("SELECT tidegate.swap_{items}($1, $2, $3, $4, $5, $6)"),
             write: format!("SELECT tidegate.write_{items}($1, $2, $3, $4, $5, $6, $7)"),
             sweep: format!("SELECT last, removed FROM tidegate.sweep_{items}($1, $2)"),
         }

@@ -10,6 +10,11 @@ END $$;
 
 CREATE TABLE IF NOT EXISTS tidegate.versions (name text PRIMARY KEY, version int NOT NULL);
 
+-- When a row that is written now may go; less than 0 is never.
+CREATE OR REPLACE FUNCTION tidegate.expires(life_ms bigint) RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+  SELECT CASE WHEN life_ms < 0 THEN 'infinity' ELSE clock_timestamp() + life_ms * interval '1 ms' END
+$$;
+
 -- A version of 0 is a row that says nothing: it was only locked, or its states were forgotten.
 -- No index but the key's, and room on each page: a write then touches no index and leaves nothing to vacuum but its page.
 CREATE {unlogged} TABLE IF NOT EXISTS tidegate.{items} (
@@ -19,8 +24,41 @@ CREATE {unlogged} TABLE IF NOT EXISTS tidegate.{items} (
   data bytea NOT NULL
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
 
--- Writes the commits whose rows are unchanged, and answers which commits are not written. Rows are locked in the order of
--- their keys, those that do not exist yet too, so that no two calls wait for each other.
+-- Both functions that write go through the same two phases, each in the order of the keys: they make the rows that are
+-- missing, and then lock rows that exist. Making a row waits only for others that make it, and locking a row only for
+-- others that lock it, so that no two calls wait for each other.
+
+-- Writes rows whose version is the expected one, each by itself, and answers the places of those it has written. A row
+-- that is expected to be missing has no expected version. The keys have to be sorted.
+CREATE OR REPLACE FUNCTION tidegate.swap_{items}(
+  wait_ms int, keys text[], expected bigint[], versions bigint[], lives_ms bigint[], contents bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+DECLARE
+  made bigint[] := '{}';
+  swapped bigint[];
+BEGIN
+  PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
+  IF array_position(expected, NULL) IS NOT NULL THEN
+    WITH new AS (
+      INSERT INTO tidegate.{items} AS item (key, version, expires, data)
+        SELECT u.key, u.version, tidegate.expires(u.life_ms), u.data
+        FROM unnest(keys, expected, versions, lives_ms, contents) AS u(key, expected, version, life_ms, data)
+        WHERE u.expected IS NULL ORDER BY u.key COLLATE "C"
+        ON CONFLICT (key) DO NOTHING RETURNING item.key
+    ) SELECT coalesce(array_agg(array_position(keys, new.key)), '{}') INTO made FROM new;
+  END IF;
+  WITH new AS (
+    UPDATE tidegate.{items} AS item
+      SET version = u.version, expires = tidegate.expires(u.life_ms), data = u.data
+      FROM unnest(keys, expected, versions, lives_ms, contents) WITH ORDINALITY
+        AS u(key, expected, version, life_ms, data, place)
+      WHERE item.key = u.key AND item.version = u.expected RETURNING u.place
+  ) SELECT coalesce(array_agg(new.place), '{}') INTO swapped FROM new;
+  RETURN made || swapped;
+END $$;
+
+-- Writes the commits, of one row or several, whose rows are all unchanged, and answers which commits are not written. A
+-- row that is missing has version 0 here.
 CREATE OR REPLACE FUNCTION tidegate.write_{items}(
   wait_ms int, keys text[], commits int[], expected bigint[], versions bigint[], lives_ms bigint[], contents bytea[]
 ) RETURNS int[] LANGUAGE plpgsql SET search_path = pg_catalog AS $$
@@ -29,16 +67,15 @@ DECLARE
 BEGIN
   PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
   INSERT INTO tidegate.{items} AS item (key, version, expires, data)
-    SELECT u.key, 0, clock_timestamp(), ''::bytea FROM unnest(keys) AS u(key) ORDER BY u.key
-    ON CONFLICT (key) DO UPDATE SET version = item.version WHERE false;
+    SELECT u.key, 0, clock_timestamp(), ''::bytea FROM unnest(keys) AS u(key) ORDER BY u.key COLLATE "C"
+    ON CONFLICT (key) DO NOTHING;
+  PERFORM FROM tidegate.{items} AS item WHERE item.key = ANY (keys) ORDER BY item.key FOR UPDATE;
   SELECT coalesce(array_agg(DISTINCT u.commit), '{}') INTO changed
     FROM unnest(keys, commits, expected) AS u(key, commit, expected)
     LEFT JOIN tidegate.{items} AS item ON item.key = u.key
     WHERE item.version IS DISTINCT FROM u.expected;
   UPDATE tidegate.{items} AS item
-    SET version = u.version,
-        expires = CASE WHEN u.life_ms < 0 THEN 'infinity' ELSE clock_timestamp() + u.life_ms * interval '1 ms' END,
-        data = u.data
+    SET version = u.version, expires = tidegate.expires(u.life_ms), data = u.data
     FROM unnest(keys, commits, versions, lives_ms, contents) AS u(key, commit, version, life_ms, data)
     WHERE item.key = u.key AND NOT u.commit = ANY (changed);
   RETURN changed;

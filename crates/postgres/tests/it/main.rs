@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
 mod behaviours;
+mod contention;
 mod crashes;
 mod disk;
 mod exactly_k;

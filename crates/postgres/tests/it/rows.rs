@@ -96,3 +96,47 @@ async fn an_unlogged_table_is_another_one() {
     let kind = "SELECT relpersistence FROM pg_class WHERE relname = 'items_unlogged'";
     assert_eq!(server.sql(kind), "u");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_says_nothing_is_as_good_as_none() {
+    let server = PostgresServer::start();
+    let store = open(&server.url(), &options("tg"));
+    take(&*store, "100/day", "k").await.unwrap();
+    server.sql("UPDATE tidegate.items SET version = 0, data = ''");
+    for left in [99, 98] {
+        assert_eq!(take(&*store, "100/day", "k").await.unwrap().remaining(), left);
+    }
+    assert_eq!(server.sql("SELECT count(*) FROM tidegate.items"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_an_older_version_are_brought_up_to_date_and_keep_their_rows() {
+    let server = PostgresServer::start();
+    let store = open(&server.url(), &options("tg"));
+    assert_eq!(take(&*store, "100/day", "k").await.unwrap().remaining(), 99);
+    drop(store);
+    server.sql("UPDATE tidegate.versions SET version = 1");
+    server.sql("DROP FUNCTION tidegate.swap_items, tidegate.expires");
+    let store = open(&server.url(), &options("tg"));
+    assert_eq!(take(&*store, "100/day", "k").await.unwrap().remaining(), 98);
+    assert_eq!(server.sql("SELECT version FROM tidegate.versions"), "2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_found_by_their_key_even_if_the_table_was_empty_when_it_was_planned() {
+    let server = PostgresServer::start();
+    let store = open(&server.url(), &options("tg"));
+    for _ in 0..20 {
+        take(&*store, "1000/day", "first").await.unwrap();
+    }
+    let scans = || {
+        let counts = "SELECT idx_scan, seq_scan FROM pg_stat_user_tables WHERE relname = 'items'";
+        let row = server.sql(counts);
+        let (index, whole) = row.split_once('|').unwrap();
+        (index.parse::<u64>().unwrap(), whole.parse::<u64>().unwrap())
+    };
+    wait_until("20 reads and writes in the statistics", DEADLINE, || scans().0 >= 39);
+    // Making the index reads it once.
+    let (_, whole) = scans();
+    assert!(whole <= 1, "the whole table was read {whole} times");
+}

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, id};
@@ -11,6 +12,10 @@ use std::thread;
 
 /// The clock ticks of `/proc/PID/stat`: Linux reports 100 per second on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The fields of `/proc/PID/stat` after the name: user and kernel time, and then those of its ended children.
+const OWN_FIELDS: Range<usize> = 11..13;
+const TREE_FIELDS: Range<usize> = 11..15;
 
 /// Log lines that a failed test prints per process: enough for a start and a failover.
 const LOG_LINES_SHOWN: usize = 30;
@@ -82,21 +87,27 @@ impl Process {
         cpu_seconds(self.pid()).unwrap()
     }
 
-    /// The same with all processes that it has started and that still run.
+    /// The same with all processes that it has started, those that have ended too.
     pub(super) fn tree_cpu_seconds(&self) -> f64 {
         let pid = self.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let children = children.split_whitespace().filter_map(|pid| cpu_seconds(pid.parse().ok()?));
-        self.cpu_seconds() + children.sum::<f64>()
+        cpu_seconds_of(pid, TREE_FIELDS).unwrap() + children.sum::<f64>()
     }
 }
 
 /// The CPU time of a process; `None` if it has ended.
 fn cpu_seconds(pid: u32) -> Option<f64> {
+    cpu_seconds_of(pid, OWN_FIELDS)
+}
+
+/// The sum of some fields of `/proc/PID/stat`, counted after the name.
+fn cpu_seconds_of(pid: u32, fields: Range<usize>) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name, is in brackets and may contain blanks; fields 14 and 15 are user and kernel time.
+    // The name is in brackets and may contain blanks.
     let (_, after_name) = stat.rsplit_once(')')?;
-    let ticks = after_name.split_whitespace().skip(11).take(2).map(|n| n.parse::<u32>().unwrap());
+    let fields = after_name.split_whitespace().skip(fields.start).take(fields.len());
+    let ticks = fields.map(|n| n.parse::<u32>().unwrap());
     Some(f64::from(ticks.sum::<u32>()) / TICKS_PER_SECOND)
 }
 

@@ -33,9 +33,20 @@ impl OwnedRequest {
 
     /// Lends it to `then`.
     pub fn with<R>(&self, then: impl FnOnce(&StoreRequest<'_>) -> R) -> R {
-        let limits = self.limits.iter().map(|(scope, key, limit)| KeyedLimit { scope, key, limit });
+        let Self { mode, limits, cost, op } = self;
+        let (mode, cost, op) = (*mode, *cost, *op);
+        // Most requests have one limit, and need no list of them.
+        if let [(scope, key, limit)] = &**limits {
+            return then(&StoreRequest {
+                mode,
+                limits: &[KeyedLimit { scope, key, limit }],
+                cost,
+                op,
+            });
+        }
+        let limits = limits.iter().map(|(scope, key, limit)| KeyedLimit { scope, key, limit });
         let limits: Vec<_> = limits.collect();
-        then(&StoreRequest { mode: self.mode, limits: &limits, cost: self.cost, op: self.op })
+        then(&StoreRequest { mode, limits: &limits, cost, op })
     }
 }
 
