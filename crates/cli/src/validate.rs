@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use tidegate_config::{Config, Problem, Problems, forgotten};
+use tidegate_config::{Config, Problem, Problems, first_periods, forgotten};
+use tidegate_core::text::printable;
 use tidegate_tools::{ERROR, Failure, OK, print};
 
 const EXAMPLES: &str = "\
@@ -18,8 +19,9 @@ Examples:
 
 Every problem is a line: file:line:column: what was expected. Nothing is opened or
 connected to; environment variables in the files must be set. A valid setting that
-will not work well, like a limit that will oscillate, is a warning, and so is what a
-reload from the file of --against would forget.
+will not work well, like a limit that will oscillate or a route behind a wider one, is
+a warning, and so is what a reload from the file of --against would forget. A note says
+what a limit without a burst of its own admits in its first period.
 
 Exit codes: 0 all files are valid, 1 a file has problems, 64 usage.";
 
@@ -63,6 +65,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
                 if let Some(old) = &old {
                     warn_of_reload(file, old, &config);
                 }
+                note_first_periods(file, &config);
                 warn(&Problems::new(file, config.warnings));
             }
             Err(found) => problems.push(found),
@@ -78,6 +81,21 @@ fn warn_of_reload(file: &Path, old: &Config, new: &Config) {
         // A closed pipe does not change the exit code.
         let _ = writeln!(io::stderr(), "warning: {}: {forgotten}", file.display());
     }
+}
+
+/// What a limit whose burst is the whole limit admits at first, once per file.
+fn note_first_periods(file: &Path, config: &Config) {
+    let noted = first_periods(&config.policies);
+    let Some(((name, said), others)) = noted.split_first() else { return };
+    let name = printable(name);
+    let others: Vec<_> = others.iter().map(|(name, _)| printable(name)).collect();
+    let also = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" The same holds for {}.", others.join(", "))
+    };
+    // A closed pipe does not change the exit code.
+    let _ = writeln!(io::stderr(), "note: {}: policies.{name}: {said}{also}", file.display());
 }
 
 /// Warnings do not change the exit code.

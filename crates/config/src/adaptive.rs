@@ -17,7 +17,7 @@ use super::amount::shed_status;
 use super::node::Cursor;
 use super::policy::time_zone;
 use super::text::{self, Adaptive, AdaptiveMode, OneOrMany, PolicyOptions, RampWord};
-use crate::plan::{Follows, Plan, Pool, Signal, Signals, Source};
+use crate::plan::{Follows, Plan, Pool, Signal, Signals, Source, UrlCap};
 
 /// The interval in which limits adapt.
 const TICK: Duration = Duration::from_secs(1);
@@ -185,7 +185,8 @@ impl Subject<'_> {
         let (ramp, signal) = ramp::ramp(ramp_text, unit, limit, &cursor.field("ramp"))?;
         let is_latency = matches!(checked.kind, Kind::Latency);
         if is_latency && by_url && !is_queue {
-            return Some(ControlFlow::Break(Follows::Urls { ramp, target: checked.target }));
+            let (target, cap) = (checked.target, UrlCap::Units);
+            return Some(ControlFlow::Break(Follows::Urls { ramp, target, cap }));
         }
         let name = written.name.unwrap_or(checked.name);
         let make = |name: &str, signal, ramp, source: Source| {

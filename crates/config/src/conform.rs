@@ -1,5 +1,7 @@
 //! Checks a file against the schema: every key is known, every value has the right type. Reports all problems.
 
+mod advice;
+
 use serde_json::Value as Schema;
 
 use super::node::{Key, Node, Text, Value};
@@ -52,7 +54,10 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, problems: &m
             }
         }
         (Value::Bool(_) | Value::Whole(_) | Value::Float(_), Some(_)) | (Value::Unset, _) => {}
-        (value, _) => report(expected(value, schema, &choices)),
+        (value, _) => {
+            let advice = advice::for_value(value, schema, path.rsplit('.').next().unwrap_or(path));
+            report(advice.unwrap_or_else(|| expected(value, schema, &choices)));
+        }
     }
 }
 
@@ -73,6 +78,7 @@ fn conform_map(
     entries.retain(|(key, node)| {
         !matches!(node.value, Value::Null) || !properties.contains_key(&key.name)
     });
+    problems.extend(advice::take_misplaced(entries, schema, path));
     for (key, node) in entries.iter_mut() {
         let dot = if path.is_empty() { "" } else { "." };
         let inner = format!("{path}{dot}{}", printable(&key.name));
@@ -82,7 +88,13 @@ fn conform_map(
             }
             (None, _) => {
                 let known: Vec<_> = properties.keys().map(String::as_str).collect();
-                let message = unknown("key ", &key.name, &known);
+                let is_misplaced = path.is_empty() && advice::is_policy(node);
+                let message = match printable(&key.name) {
+                    name if is_misplaced => {
+                        format!("`{name}` looks like a policy: indent it below `policies:`")
+                    }
+                    _ => unknown("key ", &key.name, &known),
+                };
                 problems.push(Problem::new(key.position, at_path(path, message)));
             }
         }
@@ -92,6 +104,7 @@ fn conform_map(
     }
 }
 
+/// A message about what is at a path.
 fn at_path(path: &str, message: String) -> String {
     if path.is_empty() { message } else { format!("{path}: {message}") }
 }

@@ -49,6 +49,16 @@ impl DoorRules {
     pub fn routes(&self) -> Routes {
         Routes::new(self.routes.clone(), self.policy_keys.clone())
     }
+
+    /// Lets these proxies name the client. The error is for people.
+    pub fn trust(&mut self, proxies: &[Cidr]) -> Result<(), String> {
+        for proxy in proxies {
+            let trusting = self.client_ip.clone().trust(&proxy.to_string());
+            self.client_ip = trusting.map_err(|error| error.to_string())?;
+        }
+        self.trusted_proxies.extend_from_slice(proxies);
+        Ok(())
+    }
 }
 
 /// Checks the part of a file that the doors use.
@@ -57,9 +67,12 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
     let policy_keys = policy_keys(file, &by_url, &top.field("policies"));
     let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
         let is_by_url = by_url.contains(&text.policy.as_str());
-        route(text, file, is_by_url, &top.field("routes").item(index))
+        let route = route(text, file, is_by_url, &top.field("routes").item(index));
+        route.map(|route| (index, route))
     });
-    let routes = routes.collect();
+    let routes: Vec<(usize, Route)> = routes.collect();
+    warn_of_unreachable(&routes, &top.field("routes"));
+    let routes = routes.into_iter().map(|(_, route)| route).collect();
     let client = file.client_ip.as_ref();
     let (client_ip, trusted_proxies) = match client {
         Some(text) => client_ip(text, ipv6_prefix(file), &top.field("client_ip")),
@@ -84,6 +97,18 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
         headers,
         shows_keys: keys == Some(text::KeysShown::Shown),
         drain,
+    }
+}
+
+/// The first route that matches wins, so that one behind a wider one is never reached.
+fn warn_of_unreachable(routes: &[(usize, Route)], cursor: &Cursor<'_>) {
+    for (number, (index, route)) in routes.iter().enumerate() {
+        if let Some((wider, _)) = routes[..number].iter().find(|(_, it)| it.covers(route)) {
+            cursor.item(*index).warn(format!(
+                "is never reached: routes[{wider}] matches all of its requests, and the first match wins. Move this one \
+                 before it"
+            ));
+        }
     }
 }
 
@@ -180,7 +205,7 @@ fn route(
         Some(text::Case::Insensitive) => Case::Insensitive,
         Some(text::Case::Sensitive) | None => Case::Sensitive,
     };
-    let matched = Match { path, methods: &methods, host, case };
+    let matched = Match { path, methods: &methods, host, assets: matches.assets, case };
     let has_key = !matches!(key, Some(None));
     let route = Route::new(matched, &text.policy, key.flatten(), text.cost.unwrap_or(1));
     let report = |bad: &BadMatch| cursor.field("match").field(bad.field).report(bad);

@@ -33,6 +33,7 @@ pub mod proxy;
 mod reference;
 mod reload;
 mod safe_integer;
+mod salvage;
 mod schema;
 mod secret;
 mod single_policy;
@@ -59,7 +60,7 @@ pub use self::listen::{Listener, short_password};
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
 pub use self::per_client::PerClient;
-pub use self::policy::limit_from_line;
+pub use self::policy::{first_periods, limit_from_line, limit_from_line_times};
 use self::problem::Report;
 pub use self::problem::{Position, Problem, Problems};
 pub use self::reference::table as reference;
@@ -75,6 +76,10 @@ use crate::proxy::Settings;
 
 /// A commented example with every key.
 pub const EXAMPLE: &str = include_str!("example.yaml");
+
+/// The warning about a file that sets nothing.
+const EMPTY: &str = "the file is empty: there is no policy to ask. Write `policies: { api: 100/min }`, or see \
+                     `tidegate config example`";
 
 /// The default prefix of keys in a store.
 const KEY_PREFIX: &str = "tg";
@@ -116,7 +121,8 @@ pub struct Config {
 impl Default for Config {
     /// The configuration of an empty file.
     fn default() -> Self {
-        let node = Node { position: Position::START, value: Value::Map(Vec::new()), span: (0, 0) };
+        let (position, value) = (Position::START, Value::Map(Vec::new()));
+        let node = Node { position, value, span: (0, 0), index: 0 };
         let (file, report) = (text::File::default(), Report::default());
         Self::check(&file, &Cursor::top(&node, &report), StoreDrivers::MEMORY)
     }
@@ -151,14 +157,18 @@ impl Config {
         lookup: environment::Lookup<'_>,
         stores: StoreDrivers,
     ) -> Result<Self, Vec<Problem>> {
-        let (file, node) = written(node, lookup)?;
+        let is_empty = matches!(&node.value, Value::Null)
+            || matches!(&node.value, Value::Map(entries) if entries.is_empty());
+        let Written { file, node, mut problems } = written(node, lookup)?;
         let report = Report::default();
         let config = Self::check(&file, &Cursor::top(&node, &report), stores);
-        let problems = report.problems.into_inner();
+        problems.extend(report.problems.into_inner());
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { warnings: report.warnings.into_inner(), ..config })
+        let mut warnings = report.warnings.into_inner();
+        warnings.extend(is_empty.then(|| Problem::new(Position::START, EMPTY)));
+        Ok(Self { warnings, ..config })
     }
 
     fn check(file: &text::File, top: &Cursor<'_>, stores: StoreDrivers) -> Self {
@@ -224,11 +234,15 @@ fn map_policies(file: &text::File) -> impl Iterator<Item = (&String, &text::Poli
     })
 }
 
-/// Step one: the text of a file as typed data, and its nodes.
-fn written(
-    mut node: Node,
-    lookup: environment::Lookup<'_>,
-) -> Result<(text::File, Node), Vec<Problem>> {
+/// Step one: the text of a file as typed data, its nodes, and the problems of its form.
+struct Written {
+    /// Without the parts that have problems.
+    file: text::File,
+    node: Node,
+    problems: Vec<Problem>,
+}
+
+fn written(mut node: Node, lookup: environment::Lookup<'_>) -> Result<Written, Vec<Problem>> {
     if matches!(node.value, Value::Null) {
         node.value = Value::Map(Vec::new());
     }
@@ -236,12 +250,14 @@ fn written(
     environment::substitute(&mut node, lookup, &mut problems);
     conform::conform(&mut node, &SCHEMA, "", &mut problems);
     if !problems.is_empty() {
-        return Err(problems);
+        salvage::salvage(&mut node);
     }
     // A file that conforms to the schema can be read; otherwise the schema is too wide.
-    let file = serde_json::from_value(node.to_json());
-    let file = file.map_err(|error| vec![Problem::new(node.position, error.to_string())])?;
-    Ok((file, node))
+    match serde_json::from_value(node.to_json()) {
+        Ok(file) => Ok(Written { file, node, problems }),
+        Err(_) if !problems.is_empty() => Err(problems),
+        Err(error) => Err(vec![Problem::new(node.position, error.to_string())]),
+    }
 }
 
 fn contents(path: &Path) -> Result<String, Problem> {

@@ -14,6 +14,8 @@ pub struct Node {
     pub value: Value,
     /// Where its text begins in the file, and how long that is, in bytes.
     pub span: (u32, u32),
+    /// Its number in its list, also where others are left out.
+    pub index: usize,
 }
 
 pub enum Value {
@@ -127,6 +129,7 @@ impl<'a> Cursor<'a> {
             Some(Value::List(items)) => items.get(index),
             _ => None,
         };
+        let index = node.map_or(index, |node| node.index);
         self.below(node, format!("{}[{index}]", self.path))
     }
 
@@ -193,7 +196,7 @@ impl From<Spanned<Value>> for Node {
         let span = spanned.defined.span();
         let bytes = |count: Option<u64>| u32::try_from(count.unwrap_or(0)).unwrap_or(0);
         let span = (bytes(span.byte_offset()), bytes(span.byte_len()));
-        Self { position: spanned.referenced.into(), value: spanned.value, span }
+        Self { position: spanned.referenced.into(), value: spanned.value, span, index: 0 }
     }
 }
 
@@ -251,7 +254,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element::<Spanned<Value>>()? {
-            list.push(item.into());
+            list.push(Node { index: list.len(), ..item.into() });
         }
         Ok(Value::List(list))
     }

@@ -26,9 +26,18 @@ pub struct Plan {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Follows {
     /// Every URL has a limit that follows its own response time.
-    Urls { ramp: Ramp, target: String },
+    Urls { ramp: Ramp, target: String, cap: UrlCap },
     /// All keys have one limit that follows the signals of the protected service.
     Signals(Signals),
+}
+
+/// What a URL may have while its responses are fast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UrlCap {
+    /// All units of the limit.
+    Units,
+    /// As many as come. Slow URLs fall from their busiest fast minute, or from `least` if that is more.
+    None { least: u64 },
 }
 
 /// Signals, and their common settings.
@@ -124,15 +133,19 @@ pub enum AnswerKind {
     Prometheus,
 }
 
+/// The units a minute of URLs that have no cap: more than any server passes on, since a limit needs a number.
+pub const UNCAPPED_UNITS: u64 = 100_000_000;
+
 impl Plan {
-    /// Every URL follows its own response time, down to a sixtieth of the limit.
-    pub fn by_url(policy: &str, limit: &str, units: u64) -> Self {
+    /// Every URL follows its own response time, from so many units a minute down to 4.
+    pub fn by_url(policy: &str, limit: &str, units: u64, cap: UrlCap) -> Self {
+        let ramp = Ramp::latency_per_url_from(units);
         Self {
             policy: policy.to_owned(),
             limit: limit.to_owned(),
             units,
             mode: Mode::Enforce,
-            follows: Follows::Urls { ramp: Ramp::latency_per_url(), target: ALL.to_owned() },
+            follows: Follows::Urls { ramp, target: ALL.to_owned(), cap },
             shed_status: StatusCode::TOO_MANY_REQUESTS,
         }
     }

@@ -1,9 +1,11 @@
 //! From a policy in a file to a policy of the library.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use tidegate::{
-    BuildError, Engine, OnStoreError, Policy, PolicyProblem, Replicas, Unconfirmed, Zone, deadline,
+    BuildError, Engine, EngineBuilder, OnStoreError, Policy, PolicyProblem, PolicyView, Replicas,
+    Unconfirmed, Zone, deadline,
 };
 use tidegate_core::{Field, FieldError, LimitOrShaper, LimitSpec};
 
@@ -44,12 +46,15 @@ pub(crate) fn built_alone(name: &str, policy: &Policy) -> Result<(), PolicyProbl
     built.map(drop).map_err(|BuildError { problem, .. }| problem)
 }
 
+/// Checks all options, also where the limits have problems.
 fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
-    let mut policy = limits(options, cursor)?;
-    policy = policy.shadow(options.mode == Some(Mode::Shadow));
+    let limits = limits(options, cursor);
+    let has_limits = limits.is_some();
+    let mut policy = limits.unwrap_or_else(Policy::all).shadow(options.mode == Some(Mode::Shadow));
     if let Some(on_store_error) = &options.on_store_error {
         let cursor = cursor.field("on_store_error");
-        policy = policy.on_store_error(cursor.accept(on_error(on_store_error))?);
+        let accepted = cursor.accept(on_error(on_store_error));
+        policy = policy.on_store_error(accepted.unwrap_or(OnStoreError::Local));
     }
     if let Some(replicas) = &options.replicas {
         policy = policy.replicas(self::replicas(replicas, &cursor.field("replicas")));
@@ -59,7 +64,8 @@ fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> 
         policy = policy.deadline(time(cursor, "deadline", Some(given), bounds, deadline::DEFAULT));
     }
     let deny_cache = options.deny_cache.unwrap_or(true);
-    Some(policy.lease(options.lease.unwrap_or(false)).deny_cache(deny_cache))
+    policy = policy.lease(options.lease.unwrap_or(false)).deny_cache(deny_cache);
+    has_limits.then_some(policy)
 }
 
 /// One limit, or several by `all` or `any`.
@@ -129,11 +135,35 @@ pub(crate) fn limit(spec: &LimitSpec, cursor: &Cursor<'_>) -> Option<LimitOrShap
 
 /// A limit in one line, as a file has it: `100/min burst 20`.
 pub fn limit_from_line(line: &str) -> Result<LimitOrShaper, String> {
+    limit_from_line_times(line, 1)
+}
+
+/// The same with its units multiplied.
+pub fn limit_from_line_times(line: &str, factor: u64) -> Result<LimitOrShaper, String> {
     let spec = LimitSpec::from_line(line);
-    spec.and_then(|spec| spec.build(&time_zone)).map_err(|error| match error.field() {
+    // Its own form is checked first, so that an error names what was written.
+    let built = spec.and_then(|spec| {
+        spec.build(&time_zone)?;
+        spec.times(factor)?.build(&time_zone)
+    });
+    built.map_err(|error| match error.field() {
         None | Some(Field::Limit | Field::Refill) => error.problem(),
         Some(_) => error.to_string(),
     })
+}
+
+/// The policies with a limit whose burst is the whole limit, and what that means.
+pub fn first_periods(policies: &BTreeMap<String, Policy>) -> Vec<(String, String)> {
+    let add = |builder: EngineBuilder, (name, policy): (&String, &Policy)| {
+        builder.policy(name.clone(), policy.clone())
+    };
+    let engine = policies.iter().fold(Engine::builder(), add).build();
+    let said = |policy: PolicyView<'_>| {
+        let said = policy.members().find_map(|member| member.limit.first_period())?;
+        Some((policy.name().to_owned(), said))
+    };
+    // Checked policies can be built.
+    engine.iter().flat_map(Engine::policies).filter_map(said).collect()
 }
 
 /// Time zones by name, for the grammar of limits.

@@ -1,4 +1,5 @@
 mod adaptive;
+mod advice;
 mod doors;
 mod nonsense;
 mod overrides;
@@ -66,11 +67,18 @@ fn unknown_keys_and_words_are_told_with_what_was_meant() {
 
 #[test]
 fn values_of_another_kind_are_told_with_what_was_expected() {
-    check("policies: [a]", &["f:1:11: policies: expected a map, got a list"]);
+    check(
+        "policies: [a]",
+        &[
+            "f:1:11: policies: expected names with values: write `NAME: 100/min burst 20` below it, without `-`",
+        ],
+    );
     check("- a", &["f:1:1: expected a map, got a list"]);
     check(
         "policies: { a: }",
-        &["f:1:14: policies.a: expected text like 100/min burst 20 or a map, got nothing"],
+        &[
+            "f:1:13: policies.a: is empty: write `a: 100/min`, or indent the lines that belong to `a` further than it",
+        ],
     );
     check(
         "policies: { a: { limit: 1/s, burst: 1.5 } }",
@@ -249,7 +257,7 @@ headers: { dialect: off }
             "f:4:15: policies.a.limit: unit `x` is unknown: expected us, ms, s, min, h, day or week",
             "f:5:14: policies.b.all[0]: `name` is missing: each of several limits needs one",
             "f:5:30: policies.b.all[1]: `name` is missing: each of several limits needs one",
-            "f:9:15: overrides[0].policy: no policy is called `c`, did you mean `a`?",
+            "f:9:15: overrides[0].policy: no policy is called `c`",
             "f:10:23: overrides[1].key: network `10.0.0.0/33`: the prefix is not a number from 0 to 32",
             "f:11:5: overrides[2]: expected one of `limit`, `allow: true` and `block: true`",
             "f:12:5: overrides[3]: a key's own limit needs a policy with exactly one limit: use allow or block",

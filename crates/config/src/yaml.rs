@@ -107,6 +107,8 @@ fn hint(said: &str) -> &'static str {
         " (a value with a colon at its end or before a space needs quotes)"
     } else if said.contains("flow mapping") || said.contains("flow sequence") {
         " (inside of brackets and braces `${…}` needs quotes)"
+    } else if said.contains("did not find expected key") {
+        " (is this line indented like the others of its section? Keys of one section begin in the same column)"
     } else if said.contains("tab") {
         " (indent with spaces)"
     } else {

@@ -246,6 +246,22 @@ impl Limit {
         with_algorithm!(self, limit => grants(limit))
     }
 
+    /// What it admits beyond `units` in its first period, in words; `None` if its burst is not the whole limit.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// let note = |line: &str| line.parse::<Limit>().map(|limit| limit.first_period());
+    /// assert!(note("100/min")?.is_some_and(|said| said.contains("200 in a minute")));
+    /// assert_eq!((note("100/min burst 20")?, note("sliding-window 100/min")?), (None, None));
+    /// assert_eq!(note("1/min")?, None);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn first_period(&self) -> Option<String> {
+        // One unit comes back when the period is over, and not before.
+        let is_twice = self.units() > 1 && self.as_gcra()?.burst() == self.units();
+        is_twice.then(|| crate::text::first_period(self.units(), self.period()))
+    }
+
     /// The kernel of GCRA and the token bucket.
     ///
     /// ```

@@ -234,6 +234,40 @@ impl<T> Written<T> {
     }
 }
 
+impl LimitSpec {
+    /// The same with all its units multiplied: rate, burst and capacity.
+    ///
+    /// ```
+    /// # use tidegate_core::LimitSpec;
+    /// let tenfold = |line| LimitSpec::from_line(line)?.times(10).map(|spec| spec.to_line());
+    /// assert_eq!(tenfold("240/min burst 20")?.as_deref(), Some("2400/min burst 200"));
+    /// assert_eq!(tenfold("concurrency 4 lease 30s")?.as_deref(), Some("concurrency 40 lease 30s"));
+    /// assert!(tenfold("240").is_ok() && tenfold("240/fortnight").is_err());
+    /// # Ok::<(), tidegate_core::FieldError>(())
+    /// ```
+    pub fn times(&self, factor: u64) -> Result<Self, FieldError> {
+        let units = |units: u64| units.saturating_mul(factor);
+        let amount = |amount: &Amount| {
+            Ok(match amount {
+                Amount::Text(text) if text.contains('/') => {
+                    let (count, period) = read::rate(text)?;
+                    Amount::Rate(units(count), period)
+                }
+                Amount::Text(text) => Amount::Count(units(read::count(text)?)),
+                Amount::Count(count) => Amount::Count(units(*count)),
+                Amount::Rate(count, period) => Amount::Rate(units(*count), *period),
+            })
+        };
+        Ok(Self {
+            limit: self.limit.as_ref().map(amount).transpose()?,
+            refill: self.refill.as_ref().map(amount).transpose()?,
+            burst: self.burst.map(units),
+            capacity: self.capacity.map(units),
+            ..self.clone()
+        })
+    }
+}
+
 /// What the algorithms read their fields with.
 impl LimitSpec {
     /// A number of units per length of time.
@@ -259,7 +293,7 @@ impl LimitSpec {
     pub(crate) fn budget(&self) -> Result<(u64, Period), FieldError> {
         let amount = self.amount(Field::Limit, "expected one like 100000")?;
         if let Some(every) = &self.every {
-            let every = every.read(Field::Every, read::period)?;
+            let every = every.read(Field::Every, read::every)?;
             return Ok((self.count(Field::Limit)?, every));
         }
         match amount {

@@ -39,6 +39,7 @@ fn is_plain(char: char) -> bool {
 ///
 /// assert_eq!(closest("lgoin", ["api", "login"].into_iter()), Some("login"));
 /// assert_eq!(closest("zebra", ["api", "login"].into_iter()), None);
+/// assert_eq!(closest("rate", ["name", "limit"].into_iter()), None); // as long, and another word
 /// ```
 pub fn closest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Longer than any name worth a guess; the distance costs the product of both lengths.
@@ -46,7 +47,9 @@ pub fn closest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<
         return None;
     }
     let (distance, name) = names.map(|name| (distance(typed, name), name)).min()?;
-    (distance <= typed.chars().count().div_ceil(3)).then_some(name)
+    // One slip in a short word, one more for every three letters: `rate` is not a misspelt `name`.
+    let letters = typed.chars().count();
+    (distance <= (letters / 3).max(1) && distance < letters).then_some(name)
 }
 
 /// The message for a policy that does not exist.
@@ -65,17 +68,22 @@ pub fn unknown_policy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     }
 }
 
-/// How many characters have to be changed, added or removed.
+/// How many characters have to be changed, added, removed, or swapped with their neighbour.
 fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    let to: Vec<char> = to.chars().collect();
+    let (mut above, mut row): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=to.len()).collect());
+    let mut before = None;
     for (line, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, b) in to.chars().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        let mut next = vec![line + 1];
+        for (column, b) in to.iter().enumerate() {
+            let changed = row[column] + usize::from(a != *b);
+            let mut least = changed.min(row[column + 1] + 1).min(next[column] + 1);
+            if column > 0 && before == Some(*b) && to[column - 1] == a {
+                least = least.min(above[column - 1] + 1);
+            }
+            next.push(least);
         }
+        (above, row, before) = (row, next, Some(a));
     }
     row.last().copied().unwrap_or(0)
 }
@@ -115,6 +123,32 @@ pub fn rate(units: u64, period: Duration) -> String {
         Some(unit) if unit != "us" && unit != "ms" => format!("{units}/{unit}"),
         _ => format!("{units}/{text}"),
     }
+}
+
+/// What surprises people about a limit whose burst is the whole limit: they expect at most `units` in any period.
+/// `validate`, the pages and the playground all say it in these words.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::text::first_period;
+///
+/// let said = first_period(100, Duration::from_secs(60));
+/// assert!(said.starts_with("`100/min` admits up to twice in the first period: 200 in a minute,"), "{said}");
+/// ```
+pub fn first_period(units: u64, period: Duration) -> String {
+    let (rate, twice) = (rate(units, period), units.saturating_mul(2));
+    let unit = rate.split_once('/').map_or("", |(_, unit)| unit);
+    let (one, any) = match unit {
+        "s" => ("a second", "any second"),
+        "min" => ("a minute", "any minute"),
+        "h" => ("an hour", "any hour"),
+        "day" => ("a day", "any day"),
+        _ => (unit, &*format!("any {unit}")),
+    };
+    format!(
+        "`{rate}` admits up to twice in the first period: {twice} in {one}, {units} at once and {units} more as they \
+         refill. For at most {units} in {any}, write `sliding-window {rate}`, or `sliding-log {rate}` where it must be exact."
+    )
 }
 
 /// A duration as people write it, in the largest unit that is exact: `90s`, `250ms`. Below a microsecond it is rounded

@@ -3,7 +3,7 @@
 //! - [`ClientIp`] finds the client's address, [`ClientRequest`] the whole request as the client sent it.
 //! - [`Authority`] is the one parser of hosts, [`is_claim`] the one table of headers that a client must not write.
 //! - [`Path`] is the one normaliser: routes and keys see every path in one spelling.
-//! - [`Routes`] find the policy of a request.
+//! - [`Routes`] find the policy of a request, [`Resource`] tells its assets from its documents.
 //! - [`KeyParts`] make the key of a request, [`CountedBy`] one per identifier where limits name them.
 //!
 //! Everything here reads hostile input and does no I/O.
@@ -17,6 +17,7 @@ mod key;
 mod path;
 mod pattern;
 mod request_key;
+mod resource;
 mod route;
 
 pub use tidegate::tower::ClientIp;
@@ -29,4 +30,5 @@ pub use self::client_request::{
 pub use self::key::KeyParts;
 pub use self::path::{BadPath, Case, Path};
 pub use self::request_key::{CountedBy, RequestKey};
+pub use self::resource::Resource;
 pub use self::route::{BadMatch, Match, MatchedRoute, Route, RouteMatch, Routes};

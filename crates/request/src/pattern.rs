@@ -9,6 +9,8 @@ use crate::{Authority, Case, Path};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PathPattern {
     pub(super) text: String,
+    /// The same in the one spelling of paths.
+    spelling: String,
     path: Wildcard,
     /// The path above, where it ends in `/*`.
     above: Option<Wildcard>,
@@ -34,7 +36,8 @@ impl PathPattern {
         }
         let path = path.counted_in(case);
         let above = path.strip_suffix("/*").map(Wildcard::new);
-        Ok(Self { text: text.to_owned(), path: Wildcard::new(&path), above })
+        let spelling = path.clone().into_owned();
+        Ok(Self { text: text.to_owned(), spelling, path: Wildcard::new(&path), above })
     }
 
     /// Whether it matches a path in its one spelling, in the letter case of the pattern.
@@ -44,7 +47,19 @@ impl PathPattern {
     }
 }
 
+impl PathPattern {
+    /// Whether it matches every path that another pattern matches. Only its own `*` matches the `*` of another.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.path.matches(other.spelling.as_bytes())
+    }
+}
+
 impl HostPattern {
+    /// Whether it matches every host that another pattern matches.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.matches(&other.text)
+    }
+
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
         let expected = "one like api.example.com, without a port";
         if !text.contains('*') {

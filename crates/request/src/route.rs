@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::pattern::{HostPattern, PathPattern};
-use crate::{AmbiguousRequest, Case, ClientRequest, CountedBy, KeyParts, RequestKey};
+use crate::{AmbiguousRequest, Case, ClientRequest, CountedBy, KeyParts, RequestKey, Resource};
 use tidegate_core::text::printable;
 
 /// The conditions of a route. An absent one matches everything.
@@ -17,6 +17,8 @@ pub struct Match<'a> {
     pub methods: &'a [&'a str],
     /// A host in which `*` matches anything.
     pub host: Option<&'a str>,
+    /// `true`: assets alone, `false`: all but assets.
+    pub assets: Option<bool>,
     /// Whether the letter case of the path matters, for the key as well.
     pub case: Case,
 }
@@ -28,6 +30,7 @@ pub struct Route {
     case: Case,
     methods: Vec<String>,
     host: Option<HostPattern>,
+    assets: Option<bool>,
     policy: String,
     /// `None`: the policy's own.
     key: Option<CountedBy>,
@@ -113,11 +116,36 @@ impl Route {
         }
         let host_name = host.as_ref().map_or("", |host| &host.text);
         let path_name = path.as_ref().map_or("/*", |path| &path.text);
-        let name = format!("{} {host_name}{path_name}", methods.join(","));
+        let kind = match matched.assets {
+            Some(true) => " (assets)",
+            Some(false) => " (no assets)",
+            None => "",
+        };
+        let name = format!("{} {host_name}{path_name}{kind}", methods.join(","));
         let name = name.trim_start().to_owned();
         let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));
-        let case = matched.case;
-        Ok(Self { path, case, methods, host, policy, key, cost, name })
+        let Match { case, assets, .. } = matched;
+        Ok(Self { path, case, methods, host, assets, policy, key, cost, name })
+    }
+
+    /// Whether it matches every request that another route matches, so that one behind it is never reached.
+    pub fn covers(&self, other: &Self) -> bool {
+        let path = match (&self.path, &other.path) {
+            (None, _) => true,
+            (Some(path), Some(others)) => {
+                (self.case == other.case || self.case == Case::Insensitive) && path.covers(others)
+            }
+            (Some(path), None) => path.matches("/*") && path.matches("/"),
+        };
+        let method = self.methods.is_empty()
+            || (!other.methods.is_empty()
+                && other.methods.iter().all(|it| self.methods.contains(it)));
+        let host = match (&self.host, &other.host) {
+            (None, _) => true,
+            (Some(host), Some(others)) => host.covers(others),
+            (Some(_), None) => false,
+        };
+        path && method && host && (self.assets.is_none() || self.assets == other.assets)
     }
 
     /// `folded` is the path without letter case, once a route needs it.
@@ -133,7 +161,8 @@ impl Route {
             Case::Sensitive => request.path.counted(),
             Case::Insensitive => folded.get_or_init(|| request.path.counted_in(Case::Insensitive)),
         };
-        method && host && self.path.as_ref().is_none_or(|pattern| pattern.matches(path()))
+        let assets = self.assets.is_none_or(|assets| assets == Resource::is_asset(request));
+        method && host && assets && self.path.as_ref().is_none_or(|pattern| pattern.matches(path()))
     }
 }
 
@@ -172,13 +201,32 @@ impl Routes {
         }
         let (mut routes, folded) = (self.in_order.iter().enumerate(), OnceCell::new());
         let found = routes.find(|(_, route)| route.matches(request, &folded));
-        let Some((number, Route { policy, key, cost, name, case, .. })) = found else {
-            return Ok(None);
-        };
+        found.map(|(number, route)| self.matched(number, route, request)).transpose()
+    }
+
+    /// The policy and key of the assets of a document that was asked for: by the first route for assets alone. `None` if
+    /// there is no such route.
+    pub fn find_assets<'a>(
+        &'a self,
+        document: &ClientRequest<'_>,
+    ) -> Result<Option<RouteMatch<'a>>, AmbiguousRequest> {
+        let host = |route: &Route| route.host.as_ref().is_none_or(|it| it.matches(&document.host));
+        let mut routes = self.in_order.iter().enumerate();
+        let found = routes.find(|(_, route)| route.assets == Some(true) && host(route));
+        found.map(|(number, route)| self.matched(number, route, document)).transpose()
+    }
+
+    fn matched<'a>(
+        &'a self,
+        number: usize,
+        route: &'a Route,
+        request: &ClientRequest<'_>,
+    ) -> Result<RouteMatch<'a>, AmbiguousRequest> {
+        let Route { policy, key, cost, name, case, .. } = route;
         let by = key.as_ref().unwrap_or(&self.default_key);
         let route = MatchedRoute { name: Some(name), case: *case };
         let key = by.key_for(request, route)?;
-        Ok(Some(RouteMatch { policy, by, key, cost: *cost, route, number: Some(number) }))
+        Ok(RouteMatch { policy, by, key, cost: *cost, route, number: Some(number) })
     }
 
     /// How many routes there are.
@@ -225,7 +273,7 @@ mod tests {
     use crate::Peer;
 
     fn route(path: Option<&str>, methods: &[&str], host: Option<&str>, policy: &str) -> Route {
-        Route::new(Match { path, methods, host, case: Case::Sensitive }, policy, None, 1).unwrap()
+        Route::new(Match { path, methods, host, ..Match::default() }, policy, None, 1).unwrap()
     }
 
     #[test]
@@ -255,6 +303,75 @@ mod tests {
         check("GET", "www.shop.example:80", "/api", Some(("shop", "*.shop.example/api/*")));
         check("DELETE", "a", "/other", Some(("delete", "DELETE /*")));
         check("GET", "a", "/other", None);
+    }
+
+    #[test]
+    fn assets_are_told_by_method_and_path_and_never_by_headers() {
+        let only = |assets| Match { assets: Some(assets), ..Match::default() };
+        let routes = Routes::new(
+            vec![
+                Route::new(only(true), "assets", None, 1).unwrap(),
+                Route::new(only(false), "pages", None, 1).unwrap(),
+            ],
+            BTreeMap::new(),
+        );
+        let client_ip = ClientIp::new();
+        for (method, path, expected) in [
+            ("GET", "/app.css", "assets"),
+            ("HEAD", "/a/logo.SVG?v=2", "assets"),
+            ("GET", "/", "pages"),
+            ("GET", "/shop.html", "pages"),
+            ("GET", "/login;x.css", "pages"),
+            ("GET", "/login?x.css", "pages"),
+            ("POST", "/app.css", "pages"),
+            ("GET", "/api/chart.png", "pages"),
+            ("GET", "/%61pi/chart.png", "pages"),
+            ("GET", "/data.json", "pages"),
+        ] {
+            let request = Request::builder().method(method).uri(path);
+            let request = request.header("accept", "text/css").header("sec-fetch-dest", "style");
+            let (request, ()) = request.body(()).unwrap().into_parts();
+            let seen = ClientRequest::direct(&client_ip, Peer::Unix, &request).unwrap();
+            let found = routes.find(&seen, None).unwrap().map(|found| found.policy);
+            assert_eq!(found, Some(expected), "{method} {path}");
+            let assets = routes.find_assets(&seen).unwrap().map(|found| found.policy);
+            assert_eq!(assets, Some("assets"), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_route_covers_one_that_it_matches_always() {
+        let check = |one: Match<'_>, other: Match<'_>, expected: bool| {
+            let route = |matched| Route::new(matched, "api", None, 1).unwrap();
+            assert_eq!(route(one).covers(&route(other)), expected, "{one:?} {other:?}");
+        };
+        let path = |path| Match { path: Some(path), ..Match::default() };
+        let any = Match::default();
+        for (one, other, expected) in [
+            (any, path("/login"), true),
+            (path("/login"), any, false),
+            (path("/*"), any, true),
+            (path("/api/*"), path("/api/v1/*"), true),
+            (path("/api/*"), path("/api"), false),
+            (path("/api/*"), path("/api/*"), true),
+            (path("/api/v1"), path("/api/*"), false),
+            (path("/a"), path("/b"), false),
+            (any, Match { methods: &["POST"], ..any }, true),
+            (Match { methods: &["POST"], ..any }, any, false),
+            (Match { methods: &["GET", "POST"], ..any }, Match { methods: &["POST"], ..any }, true),
+            (
+                Match { host: Some("*.example"), ..any },
+                Match { host: Some("a.example"), ..any },
+                true,
+            ),
+            (Match { host: Some("a.example"), ..any }, any, false),
+            (Match { assets: Some(true), ..any }, any, false),
+            (any, Match { assets: Some(true), ..any }, true),
+            (Match { case: Case::Insensitive, ..path("/A") }, path("/a"), true),
+            (path("/a"), Match { case: Case::Insensitive, ..path("/a") }, false),
+        ] {
+            check(one, other, expected);
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use self::feeds::SignalTarget;
 pub(crate) use self::view::AdaptiveLimitView;
 use crate::stats::TargetStats;
-use tidegate_config::plan::{self, Follows, Plan, Signal, Signals, Source, share_at};
+use tidegate_config::plan::{self, Follows, Plan, Signal, Signals, Source, UrlCap, share_at};
 
 /// All adaptive limits of the server. It outlives reloads.
 #[derive(Debug, Default)]
@@ -80,9 +80,16 @@ impl AdaptiveLimits {
         let mut draft = self.runtime.draft();
         for plan in plans.iter().filter(|plan| plan.mode != Mode::Off) {
             let effective = match &plan.follows {
-                Follows::Urls { ramp, target } => {
-                    let target = draft.target(target);
-                    draft.govern_urls(&plan.name(), plan.units, *ramp, &target, plan.mode)
+                Follows::Urls { ramp, target, cap } => {
+                    let (name, target) = (plan.name(), draft.target(target));
+                    match *cap {
+                        UrlCap::Units => {
+                            draft.govern_urls(&name, plan.units, *ramp, &target, plan.mode)
+                        }
+                        UrlCap::None { least } => {
+                            draft.govern_urls_uncapped(&name, least, &target, plan.mode)
+                        }
+                    }
                 }
                 Follows::Signals(signals) => {
                     let rule = rule(&mut draft, plan, signals, &mut active.signal_targets);
@@ -147,7 +154,7 @@ impl AdaptiveLimits {
                 Follows::Signals(Signals { each, priority, .. }) => {
                     each.iter().filter_map(|signal| share(signal, *priority)).reduce(f64::min)
                 }
-                Follows::Urls { ramp, target } => {
+                Follows::Urls { ramp, target, .. } => {
                     pressures.get(target).map(|it| share_at(ramp, *it))
                 }
             };
@@ -206,6 +213,15 @@ impl Prepared {
     pub(crate) fn adapt(&self, name: &str, policy: Policy) -> Policy {
         let own = self.active.plans.iter().filter(|active| active.plan.policy == name);
         own.fold(policy, |policy, active| policy.adaptive(&active.plan.limit, &active.effective))
+    }
+
+    /// The limits of a policy that follow URLs, by name.
+    pub(crate) fn url_limits(&self, name: &str) -> Vec<(String, Effective)> {
+        let own = |it: &&ActivePlan| {
+            it.plan.policy == name && matches!(it.plan.follows, Follows::Urls { .. })
+        };
+        let limit = |it: &ActivePlan| (it.plan.limit.clone(), it.effective.clone());
+        self.active.plans.iter().filter(own).map(limit).collect()
     }
 
     /// The limits of a policy whose refusals have their own status under load.

@@ -111,7 +111,7 @@ impl CheckService {
     }
 
     /// Log lines that were not written, by event.
-    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 4] {
+    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 5] {
         self.events.dropped_lines()
     }
 

@@ -53,7 +53,9 @@ export function mount(root) {
   const { result, run, stop } = resultPanel(root, "replay", form, "Paste an access log, choose a file, or use the example log. Then press Replay.");
   const report = tag("div.replay-report");
   const parts = () => key.value.split(",").map((part) => part.trim()).filter(Boolean);
-  const command = commandLine(() => `tidegate replay access.log -c tidegate.yaml --policy ${shellQuote(policy.value || "NAME")}${parts().length ? ` --key ${shellQuote(String(parts()))}` : ""}`);
+  const isOneLine = () => policy.value === "" && !/[\n{:]/.test(text.value.trim());
+  const asked = () => (isOneLine() ? `--policy ${shellQuote(text.value.trim())}` : `-c tidegate.yaml --policy ${shellQuote(policy.value || "NAME")}`);
+  const command = commandLine(() => `tidegate replay access.log ${asked()}${parts().length ? ` --key ${shellQuote(String(parts()))}` : ""}`);
   result.append(report);
   root.append(tag("section.card", tag("h2", "Command line, for logs of any size"), command.node));
 
@@ -72,10 +74,14 @@ export function mount(root) {
     if (root.isConnected) changed();
   }).catch(() => { /* without the list, only written policies work */ });
   for (const input of [policy, text, key]) input.addEventListener("input", changed);
-  example.addEventListener("click", () => { log.value = sampleLog(); form.requestSubmit(); });
+  example.addEventListener("click", () => { log.value = sampleLog(); fileBytes = 0; form.requestSubmit(); });
+  /** The bytes of a chosen file, of which only the start is loaded; 0 for pasted lines. */
+  let fileBytes = 0;
+  log.addEventListener("input", () => { fileBytes = 0; });
   file.addEventListener("change", async () => {
-    // One byte more than is sent shows that the file was cut.
-    if (file.files[0]) log.value = await file.files[0].slice(0, LOG_BYTES_MAX + 1).text();
+    if (!file.files[0]) return;
+    log.value = await file.files[0].slice(0, LOG_BYTES_MAX + 1).text();
+    fileBytes = file.files[0].size;
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -84,9 +90,11 @@ export function mount(root) {
     await run(input, (reply) => {
       const [row] = reply.policies;
       if (!row) return "The log contains no requests. Check that it is a common, combined or JSON-lines access log.";
-      const cut = input.log.length < log.value.length ? ` Only the first ${count(reply.lines)} lines were used.` : "";
+      const whole = Math.max(fileBytes, log.value.length);
+      const percent = Math.max(1, Math.floor((100 * input.log.length) / whole));
+      const cut = input.log.length < whole ? `${percent} % of the log was read, the first ${count(reply.lines)} lines; the command below reads all of it. ` : "";
       report.replaceChildren(...replayReport(reply, row).filter(Boolean));
-      return `${count(row.denied)} of ${count(row.requests)} requests would have been denied (${row.denied_percent} %), from ${count(row.keys_denied)} ${row.keys_denied === 1 ? "key" : "keys"}.${cut}`;
+      return `${cut}${count(row.denied)} of ${count(row.requests)} requests would have been denied (${row.denied_percent} %), from ${count(row.keys_denied)} ${row.keys_denied === 1 ? "key" : "keys"}.`;
     });
     go.disabled = false;
   });

@@ -5,6 +5,7 @@
 
 mod counts;
 mod lines;
+mod rates;
 mod record;
 mod replayer;
 mod report;
@@ -16,6 +17,7 @@ use std::io::{self, Read};
 use self::counts::ReplayCounts;
 pub use self::counts::{DeniedKey, Unreadable};
 use self::lines::Lines;
+pub use self::rates::{Percentiles, RateReport};
 use self::record::Record;
 pub use self::replayer::{ReplaySettings, Replayer};
 pub use self::report::{PolicyReport, ReplayReport};
@@ -44,6 +46,7 @@ pub fn replay(
         progress(counts.lines, lines.bytes);
     }
     counts.evicted = replayer.evicted();
+    counts.first_periods = replayer.first_periods();
     Ok(ReplayReport::new(counts, top))
 }
 
@@ -53,11 +56,9 @@ fn replay_line(replayer: &Replayer, line: &[u8], with_headers: bool, counts: &mu
     let line = str::from_utf8(line).map_or_else(|_| lossy(), Cow::Borrowed);
     let decided = Record::read(&line, with_headers).and_then(|record| {
         counts.at(record.at);
-        Ok((record.at, replayer.decide(&record)?))
+        replayer.decide(&record, counts)
     });
-    match decided {
-        Ok((at, Some(outcome))) => counts.decided(at, outcome),
-        Ok((_, None)) => counts.unlimited += 1,
-        Err(error) => counts.unreadable(&error),
+    if let Err(error) = decided {
+        counts.unreadable(&error);
     }
 }

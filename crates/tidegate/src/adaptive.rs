@@ -63,7 +63,7 @@ pub use tidegate_core::adaptive::{
 };
 
 use self::cpu::Cpu;
-use self::governor::{Governor, UrlGovernor};
+use self::governor::{Governor, UrlGovernor, UrlLimit};
 use self::sharing::Sharing;
 use crate::clock::{Clock, SystemClock};
 use crate::effective::Effective;
@@ -261,7 +261,7 @@ impl Adaptive {
         let mut urls = lock(&self.state.urls);
         let before = urls.get(name);
         let effective = before.map_or_else(Effective::default, |it| it.effective.clone());
-        let next = UrlGovernor::new(effective.clone(), units, ramp, target, mode);
+        let next = UrlGovernor::new(effective.clone(), UrlLimit::Units(units, ramp), target, mode);
         next.take_over(before);
         urls.insert(name.to_owned(), next);
         effective

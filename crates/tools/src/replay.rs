@@ -11,14 +11,15 @@ use serde::Serialize;
 use super::output::{Table, print_report};
 use super::progress::Progress;
 use super::{Failure, OK};
-use tidegate::MemoryStore;
 use tidegate::driver::StoreDrivers;
-use tidegate_config::Config;
-use tidegate_core::text::printable;
+use tidegate::{MemoryStore, Policy};
+use tidegate_config::{Config, limit_from_line, usual_path};
+use tidegate_core::LimitOrShaper;
+use tidegate_core::text::{printable, unknown_policy};
 use tidegate_request::KeyParts;
 use tidegate_simulation::StopFlag;
 use tidegate_simulation::replay::{
-    DeniedKey, PolicyReport, ReplayReport, ReplaySettings, Replayer, Unreadable, replay,
+    DeniedKey, PolicyReport, RateReport, ReplayReport, ReplaySettings, Replayer, Unreadable, replay,
 };
 
 /// Progress looks at the clock after this many lines.
@@ -26,6 +27,8 @@ const PROGRESS_EVERY: u64 = 16_384;
 
 const EXAMPLES: &str = "\
 Examples:
+  tidegate replay access.log --policy 100/min                    a limit per client, without a file
+  tidegate replay access.log --policy 60/min --policy 'sliding-window 60/min' --policy 100/min
   tidegate replay access.log --policy api -c tidegate.yaml       one policy for every request
   tidegate replay access.log -c tidegate.yaml                    by the routes of the file
   tidegate replay access.log -c tidegate.yaml --policy api --key client_ip,path
@@ -36,6 +39,9 @@ Traefik or Envoy give its fields; formats may be mixed. Time is the log's, and t
 a store in memory, whatever store the file names. What can be read of a request is its client, method,
 host (JSON), path, query, user agent and referer, and with JSON a field \"headers\"; a key made of
 something else falls back to client_ip, and the report says how often.
+
+The report also says how fast clients were, to choose a limit from: of how many requests the busiest
+second and minute of a client were, for half of the clients, 90 % of them, and so on.
 
 Lines that cannot be read are counted, and the first few are shown. Memory is bounded: up to 200000
 denied keys are counted one by one, and a note says if counters had to be forgotten.
@@ -49,12 +55,13 @@ pub struct ReplayArgs {
     /// The access log; - for standard input
     #[arg(value_name = "LOG")]
     log: PathBuf,
-    /// The configuration with policies and routes
-    #[arg(short, long, value_name = "FILE", default_value = "tidegate.yaml")]
-    config: PathBuf,
-    /// Ask this policy for every request, instead of the one of its route
-    #[arg(long, value_name = "NAME")]
-    policy: Option<String>,
+    /// The configuration with policies and routes; default: ./tidegate.yaml if it exists
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Ask this policy for every request, instead of the one of its route: its name in the configuration, or a limit like
+    /// `100/min burst 20`; several are asked one beside the other
+    #[arg(long, value_name = "NAME|LIMIT")]
+    policy: Vec<String>,
     /// Count by these parts of a request, instead of the key of the route or the policy
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     key: Vec<String>,
@@ -75,22 +82,28 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
                 .map_err(|error| Failure::usage(format!("--key: {error}")))?,
         ),
     };
-    let config = Config::read(&args.config, stores)
-        .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?;
+    let file = args.config.clone().or_else(usual_path);
+    let read = |file: &PathBuf| Config::read(file, stores);
+    let config = file.as_ref().map(read).transpose();
+    let mut config = config
+        .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?
+        .unwrap_or_default();
+    for typed in &args.policy {
+        if !config.policies.contains_key(typed) {
+            let policy = inline_policy(typed, &config)?;
+            config.policies.insert(typed.clone(), policy);
+        }
+    }
     let Config { policies, doors: rules, .. } = &config;
-    if args.policy.is_none() && rules.routes.is_empty() {
-        let (file, names) = (args.config.display(), policies.keys().map(|name| printable(name)));
-        let names = names.collect::<Vec<_>>().join(", ");
-        return Err(Failure::new(format!(
-            "{file} has no routes: say with --policy which of its policies to ask: {names}"
-        )));
+    if args.policy.is_empty() && rules.routes.is_empty() {
+        return Err(nothing_to_ask(file.as_deref(), &config));
     }
     let replayer = Replayer::new(ReplaySettings {
         policies,
         store: MemoryStore::default(),
         client_ip: rules.client_ip.clone(),
         routes: rules.routes(),
-        policy: args.policy.clone(),
+        asked: args.policy.clone(),
         key,
     });
     let replayer = replayer.map_err(Failure::new)?;
@@ -115,6 +128,35 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     Ok(ExitCode::from(OK))
 }
 
+/// A policy that is a limit of one line, and not the name of one.
+fn inline_policy(typed: &str, config: &Config) -> Result<Policy, Failure> {
+    match limit_from_line(typed) {
+        Ok(LimitOrShaper::Limit(limit)) => Ok(limit.into()),
+        Ok(LimitOrShaper::Shaper(shaper)) => Ok(Policy::shaper(shaper)),
+        Err(error) if typed.contains(['/', ' ']) => {
+            Err(Failure::usage(format!("--policy: {error}")))
+        }
+        Err(_) => {
+            let unknown = unknown_policy(typed, config.policies.keys().map(String::as_str));
+            let other = "a limit like 100/min can be asked as well";
+            Err(Failure::new(format!("{unknown}; {other}")))
+        }
+    }
+}
+
+fn nothing_to_ask(file: Option<&Path>, config: &Config) -> Failure {
+    let Some(file) = file else {
+        return Failure::usage(
+            "say what to ask: --policy 100/min, or a configuration with -c FILE",
+        );
+    };
+    let names = config.policies.keys().map(|name| printable(name)).collect::<Vec<_>>().join(", ");
+    let file = file.display();
+    Failure::new(format!(
+        "{file} has no routes: say with --policy which of its policies to ask: {names}"
+    ))
+}
+
 #[derive(Serialize)]
 struct NamedReport<'a> {
     log: &'a str,
@@ -137,6 +179,7 @@ fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
     let mut out = format!(
         "{log}: {lines} lines{span}; {unlimited} not limited, {unreadable} could not be read\n\n{table}"
     );
+    out.push_str(&rates(&report.rates));
     for row in report.policies.iter().filter(|row| !row.keys.is_empty()) {
         out.push_str(&most_denied(row));
     }
@@ -150,6 +193,20 @@ fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
         let _ = writeln!(out, "\nnote: {note}");
     }
     out
+}
+
+/// How fast clients were.
+fn rates(rates: &RateReport) -> String {
+    let head = ["requests of one client in its busiest", "p50", "p90", "p99", "p99.9", "most"];
+    let mut table = Table::new(&head);
+    for (period, it) in [("second", &rates.second), ("minute", &rates.minute)] {
+        table.row(&[&period, &it.p50, &it.p90, &it.p99, &it.p999, &it.max]);
+    }
+    let unmeasured = match rates.unmeasured {
+        0 => String::new(),
+        requests => format!("and {requests} requests of clients beyond these\n"),
+    };
+    format!("\n{} clients:\n{table}{unmeasured}", rates.clients)
 }
 
 fn most_denied(row: &PolicyReport) -> String {

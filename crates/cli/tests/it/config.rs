@@ -252,3 +252,22 @@ fn secrets_are_never_printed() {
         }
     }
 }
+
+#[test]
+fn the_pages_say_of_the_first_period_what_validate_says() {
+    let folder = Folder::new();
+    let file = folder.write("tidegate.yaml", "policies: { api: 100/min, b: 5/s }");
+    let output = run(&["validate", &file]);
+    let minute = std::time::Duration::from_secs(60);
+    let said = tidegate_core::text::first_period(100, minute);
+    let note = format!("note: {file}: policies.api: {said} The same holds for b.\n");
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), note.as_str()));
+    for page in ["README.md", "docs/guide.md"] {
+        let path = format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(&said), "{page} does not say: {said}");
+    }
+    // What has a burst of its own, or none, needs no note.
+    let file = folder.write("calm.yaml", "policies: { a: 100/min burst 5, b: sliding-window 5/s }");
+    assert_eq!(run(&["validate", &file]).stderr, "");
+}

@@ -173,7 +173,16 @@ impl Proxy {
 
     /// Starts a proxy with a command, with or without an API.
     pub(crate) fn launched(command: &mut Command) -> Self {
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        Self::with_log(command, Stdio::null())
+    }
+
+    /// The same with its log in a file.
+    pub(crate) fn logged(command: &mut Command, log: &str) -> Self {
+        Self::with_log(command, std::fs::File::create(log).unwrap().into())
+    }
+
+    fn with_log(command: &mut Command, log: Stdio) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn();
         let nowhere = "127.0.0.1:1".parse().unwrap();
         let mut server = Server::of(child.unwrap(), nowhere, String::new());
         let mut api = nowhere;

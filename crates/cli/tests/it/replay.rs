@@ -184,3 +184,49 @@ fn a_compressed_log_is_refused_with_the_command_that_unpacks_it() {
     assert_eq!(replay("\n", &["--policy", "api"]).code, Some(1));
     assert_eq!(replay("", &["--policy", "api"]).code, Some(0));
 }
+
+#[test]
+fn limits_are_asked_inline_several_at_once_and_without_a_file() {
+    let folder = Folder::new();
+    let log = folder.write("access.log", log("192.0.2.7", "/", 0..5));
+    let asked = ["--policy", "1/min burst 2", "--policy", "sliding-window 3/min", "--json"];
+    let output = crate::support::tidegate(&[&["replay", &log], &asked[..]].concat())
+        .current_dir(folder.path("."))
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let policies = report["policies"].as_array().unwrap();
+    let rows: Vec<_> =
+        policies.iter().map(|it| (it["policy"].as_str(), it["denied"].as_u64())).collect();
+    assert_eq!(rows, [(Some("1/min burst 2"), Some(3)), (Some("sliding-window 3/min"), Some(2))]);
+    assert_eq!(report["unlimited"], 0);
+    // A policy of the file beside a limit, and what is neither.
+    let rows = replay(&fs_read(&log), &["--policy", "api", "--policy", "4/min", "--json"]);
+    let rows: Value = serde_json::from_str(&rows.stdout).unwrap();
+    let denied: Vec<_> =
+        rows["policies"].as_array().unwrap().iter().map(|it| &it["denied"]).collect();
+    assert_eq!(denied, [1, 3]);
+    for (typed, part) in
+        [("4/fortnight", "unit `fortnight` is unknown"), ("nobody", "a limit like 100/min")]
+    {
+        let output = replay(&fs_read(&log), &["--policy", typed]);
+        assert!(output.code != Some(0) && output.stderr.contains(part), "{}", output.stderr);
+    }
+}
+
+fn fs_read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_report_says_how_fast_clients_were() {
+    // One client with fifty requests in a minute, and nine with one each.
+    let mut lines = log("192.0.2.200", "/api/a", 0..50);
+    (1..10).for_each(|client| lines += &log(&format!("192.0.2.{client}"), "/home", 7..8));
+    let rates = &report(&lines, &["--policy", "api"])["rates"];
+    assert_eq!(rates["clients"], 10);
+    assert_eq!((&rates["minute"]["p50"], &rates["minute"]["p90"]), (&1.into(), &1.into()));
+    assert_eq!((&rates["minute"]["p99"], &rates["second"]["max"]), (&50.into(), &1.into()));
+    let text = replay(&lines, &["--policy", "api"]).stdout;
+    assert!(text.contains("10 clients:\nrequests of one client in its busiest"), "{text}");
+}

@@ -109,7 +109,7 @@ policies:
     let config = Config::parse(text, &lookup, STORES).unwrap();
     let [off, pages, second] = &config.plans[..] else { panic!("{:?}", config.plans) };
     assert_eq!(off.targets().collect::<Vec<_>>(), ["db"]);
-    let Follows::Urls { ramp, target } = &pages.follows else { panic!("{pages:?}") };
+    let Follows::Urls { ramp, target, .. } = &pages.follows else { panic!("{pages:?}") };
     assert_eq!((*ramp, target.as_str()), (tidegate::adaptive::Ramp::latency_per_url(), "all"));
     assert_eq!((second.display_name().as_str(), second.units), ("plan/second", 10));
     let Follows::Signals(signals) = &second.follows else { panic!("{second:?}") };

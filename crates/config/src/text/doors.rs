@@ -51,6 +51,9 @@ pub struct Match {
     /// The host without its port; `*` matches anything: `api.example.com`, `*.example.com`.
     #[cfg_attr(test, schemars(example = "*.example.com"))]
     pub host: Option<String>,
+    /// `true`: only scripts, styles, images, fonts and media, told by the extension of the path and never below `/api`;
+    /// `false`: all other requests.
+    pub assets: Option<bool>,
 }
 
 /// How the address of a client behind proxies is determined.

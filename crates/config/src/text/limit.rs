@@ -97,7 +97,8 @@ pub struct Member {
     pub limit: LimitKeys,
     /// Its name in answers. Each limit of a policy needs a name of its own.
     pub name: Option<String>,
-    /// The identifier of the caller that it counts by. Default: the only one.
+    /// The identifier of the caller that it counts by, or `global` for one budget of all callers, which nobody has to
+    /// give. Default: the only one.
     pub key: Option<String>,
     /// Adapts the limit to the load of the protected service.
     pub adaptive: Option<Adaptive>,

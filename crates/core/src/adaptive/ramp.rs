@@ -1,7 +1,10 @@
 //! The ramp: from what is read to what share of a limit it leaves.
 
 use super::AdaptiveError;
-use super::number::units;
+use super::number::{float, units};
+
+/// What is left of a URL that takes longest, per minute.
+const URL_UNITS_MIN: f64 = 4.0;
 
 /// The two ends of a [`Ramp`]: `y_lo` up to `x_lo`, `y_hi` from `x_hi` on.
 ///
@@ -91,7 +94,21 @@ impl Ramp {
     /// # Ok::<(), AdaptiveError>(())
     /// ```
     pub const fn latency_per_url() -> Self {
-        Self(Ends { x_lo: 300.0, x_hi: 18_000.0, y_lo: 1.0, y_hi: 4.0 / 240.0 })
+        Self(Ends { x_lo: 300.0, x_hi: 18_000.0, y_lo: 1.0, y_hi: URL_UNITS_MIN / 240.0 })
+    }
+
+    /// The same from another number per minute, also to 4.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::Ramp;
+    /// assert_eq!(Ramp::latency_per_url_from(240), Ramp::latency_per_url());
+    /// let busy = Ramp::latency_per_url_from(6000);
+    /// assert_eq!([300.0, 9150.0, 18_000.0].map(|ms| busy.limit(ms, 6000)), [6000, 3002, 4]);
+    /// assert_eq!(Ramp::latency_per_url_from(2).limit(18_000.0, 2), 2); // nothing to take away
+    /// ```
+    pub fn latency_per_url_from(units: u64) -> Self {
+        let y_hi = (URL_UNITS_MIN / float(units.max(1))).min(1.0);
+        Self(Ends { y_hi, ..Self::latency_per_url().0 })
     }
 
     /// The wait in a queue, from 20 to 200 ms: down to a twentieth.

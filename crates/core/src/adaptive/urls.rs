@@ -104,6 +104,27 @@ pub struct UrlSummary {
     pub count: u64,
     /// How long requests take on average, in milliseconds. Those that still run count with their age.
     pub mean_ms: f64,
+    /// The most requests in a minute in which it was fast, as [`Urls::limits_from_busiest`] has seen it.
+    pub busiest: u64,
+}
+
+impl UrlSummary {
+    /// How often it may be requested in a minute without a limit on fast URLs: `None` while it is fast; while it is slow,
+    /// [down](Ramp::latency_per_url_from) from its busiest fast minute, or from `least` if that was more.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::UrlSummary;
+    /// let fast = UrlSummary { count: 9000, mean_ms: 300.0, busiest: 9000 };
+    /// assert_eq!(fast.limit_from_busiest(240), None);
+    /// let slow = UrlSummary { mean_ms: 9150.0, ..fast };
+    /// assert_eq!(slow.limit_from_busiest(240), Some(4502));
+    /// assert_eq!(UrlSummary { busiest: 7, ..slow }.limit_from_busiest(240), Some(122));
+    /// ```
+    pub fn limit_from_busiest(&self, least: u64) -> Option<u64> {
+        let start = self.busiest.max(least);
+        let ramp = Ramp::latency_per_url_from(start);
+        (self.mean_ms > ramp.ends().x_lo).then(|| ramp.limit(self.mean_ms, start))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -115,6 +136,8 @@ struct Entry {
     /// In tenths of a millisecond.
     took: [u32; SLOTS],
     running: Running,
+    /// The most requests in a minute in which it was fast.
+    busiest: u64,
 }
 
 impl Default for Urls {
@@ -219,6 +242,39 @@ impl Urls {
         self.all().map(move |(url, entry)| (url, ramp.limit(entry.summary(now).mean_ms, limit)))
     }
 
+    /// The limits of slow URLs where fast ones have none: see [`UrlSummary::limit_from_busiest`]. Remembers the busiest
+    /// minute of those that are fast, so that it is to be called about once a second.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Timestamp;
+    /// # use tidegate_core::adaptive::Urls;
+    /// let (mut urls, now) = (Urls::default(), Timestamp::from_micros(1_700_000_000_000_000));
+    /// (0..1000).for_each(|_| urls.note("/app.css", Duration::from_millis(1), now));
+    /// assert_eq!(urls.limits_from_busiest(240, now), [(None, None), (Some("/app.css"), None)]);
+    /// let slow = now + Duration::from_secs(90);
+    /// urls.note("/app.css", Duration::from_millis(9150), slow);
+    /// assert_eq!(urls.limits_from_busiest(240, slow), [(None, None), (Some("/app.css"), Some(502))]);
+    /// ```
+    pub fn limits_from_busiest(
+        &mut self,
+        least: u64,
+        now: Timestamp,
+    ) -> Vec<(Option<&str>, Option<u64>)> {
+        let fast_ms = Ramp::latency_per_url().ends().x_lo;
+        let summed = |entry: &mut Entry| {
+            let summary = entry.summary(now);
+            if summary.mean_ms <= fast_ms {
+                entry.busiest = entry.busiest.max(summary.count);
+            }
+            summary.limit_from_busiest(least)
+        };
+        let limits: Vec<_> = self.entries.iter_mut().map(summed).collect();
+        let of = |index: usize| limits.get(index).copied().flatten();
+        let named = self.indexes.iter().map(|(url, index)| (Some(&**url), of(*index)));
+        std::iter::once((None, of(OTHER))).chain(named).collect()
+    }
+
     /// The URLs with the most requests, in descending order. `None` stands for those that share an entry.
     pub fn busiest(&self, most: usize, now: Timestamp) -> Vec<(Option<&str>, UrlSummary)> {
         let summed = self.all().map(|(url, entry)| (url, entry.summary(now)));
@@ -293,7 +349,7 @@ impl Urls {
     fn list_replaceable(&mut self, now: Timestamp) {
         let spent = self.indexes.iter().filter_map(|(url, index)| {
             let entry = self.entries.get(*index).filter(|entry| entry.running.count == 0)?;
-            let UrlSummary { count, mean_ms } = entry.summary(now);
+            let UrlSummary { count, mean_ms, .. } = entry.summary(now);
             Some((float(count) * mean_ms.max(REQUEST_MS_MIN), url))
         });
         let mut spent: Vec<_> = spent.collect();
@@ -330,7 +386,8 @@ impl Urls {
 impl Default for Entry {
     fn default() -> Self {
         let none = [0; SLOTS];
-        Self { newest: 0, begun: none, ended: none, took: none, running: Running::default() }
+        let running = Running::default();
+        Self { newest: 0, begun: none, ended: none, took: none, running, busiest: 0 }
     }
 }
 
@@ -392,6 +449,7 @@ impl Entry {
         UrlSummary {
             count: sum(&self.begun),
             mean_ms: if known == 0 { 0.0 } else { took_ms / float(known) },
+            busiest: self.busiest,
         }
     }
 }

@@ -141,6 +141,12 @@ pub(super) fn period(text: &str) -> Result<Period, FieldError> {
     }
 }
 
+/// The period of a budget: all that it may be is told.
+pub(super) fn every(text: &str) -> Result<Period, FieldError> {
+    let expected = "day, week, month or a duration like 90s, 12h or 365day";
+    period(text).map_err(|_| FieldError::expected(text, expected))
+}
+
 fn no_fixed_length(unit: &str, advice: &str) -> FieldError {
     FieldError::text(format!("unit `{unit}` has no fixed length: {advice}"))
 }

@@ -446,7 +446,7 @@ fn bad_options_say_what_is_wrong() {
     check(
         &[quota, ("limit", "5"), ("every", "soon")],
         "every",
-        "unit `soon` is unknown: expected us, ms, s, min, h, day or week",
+        "`soon`: expected day, week, month or a duration like 90s, 12h or 365day",
     );
     check(
         &[quota, ("limit", "5"), ("every", "0s")],

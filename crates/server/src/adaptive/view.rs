@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate::adaptive::{Mode, Status};
 
-use super::plan::{Follows, Plan};
+use super::plan::{Follows, Plan, UrlCap};
 use super::{ActivePlan, AdaptiveLimits};
 
 /// The slowest URL is searched among this many of the busiest.
@@ -81,19 +81,21 @@ impl AdaptiveLimits {
 
     fn by_urls(&self, active_plan: &ActivePlan) -> AdaptiveLimitView {
         let plan = &active_plan.plan;
-        let Follows::Urls { ramp, target } = &plan.follows else { return declared(plan) };
+        let Follows::Urls { ramp, target, cap } = &plan.follows else { return declared(plan) };
         if let Some(pressure) = self.target_stats.operator_pressures().get(target) {
             let effective = active_plan.effective.units().unwrap_or(plan.units);
             let binding = Some("operator".to_owned());
             return AdaptiveLimitView { effective, pressure: *pressure, binding, ..declared(plan) };
         }
         let busiest = self.runtime.target(target).busiest_urls(URLS_MAX).into_iter();
-        let means = busiest.map(|(url, summary)| (url, summary.mean_ms));
-        let slowest = means.max_by(|(_, one), (_, other)| one.total_cmp(other));
-        let Some((url, mean_ms)) = slowest else { return declared(plan) };
+        let slowest = busiest.max_by(|(_, one), (_, other)| one.mean_ms.total_cmp(&other.mean_ms));
+        let Some((url, summary)) = slowest else { return declared(plan) };
         let ends = ramp.ends();
-        let position = (mean_ms - ends.x_lo) / (ends.x_hi - ends.x_lo);
-        let effective = ramp.limit(mean_ms, plan.units);
+        let position = (summary.mean_ms - ends.x_lo) / (ends.x_hi - ends.x_lo);
+        let effective = match *cap {
+            UrlCap::Units => ramp.limit(summary.mean_ms, plan.units),
+            UrlCap::None { least } => summary.limit_from_busiest(least).unwrap_or(plan.units),
+        };
         let binding = (effective < plan.units).then(|| url.unwrap_or_else(|| "other".to_owned()));
         AdaptiveLimitView {
             effective,

@@ -34,7 +34,7 @@ use self::connection::Connection;
 use self::guesses::Guesses;
 use self::handshake::Password;
 use self::session::Session;
-use super::shared::{DoorContext, OpenDoor, first_policy};
+use super::shared::{DoorContext, ExampleCheck, OpenDoor};
 use crate::net::timeout::OPENING;
 use crate::net::{Client, ConnectionHandler, Shutdown, Stream};
 use crate::service::AppState;
@@ -127,9 +127,10 @@ impl OpenDoor for RespDoor {
 
     fn welcome(address: &Address, _scheme: &str, config: &Config) -> String {
         // `CL.THROTTLE` brings its own limit.
-        let command = first_policy(config).map_or_else(
+        let check = ExampleCheck::all(config).find(ExampleCheck::has_one_key);
+        let command = check.map_or_else(
             || "CL.THROTTLE user-42 15 30 60".to_owned(),
-            |policy| format!("TG.CHECK {policy} user-42"),
+            |check| format!("TG.CHECK {} user-42", check.policy),
         );
         let target = match address {
             Address::Unix(path) => format!("-s {}", path.display()),

@@ -7,5 +7,5 @@ pub(crate) mod question;
 pub(crate) mod refusal;
 pub(crate) mod request;
 
-pub(crate) use self::open::{DoorContext, OpenDoor, first_policy};
+pub(crate) use self::open::{DoorContext, ExampleCheck, OpenDoor};
 pub(crate) use self::problem::Problem;

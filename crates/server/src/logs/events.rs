@@ -1,4 +1,5 @@
-//! Log lines that clients cause: refusals, checks that the store failed to decide, wrong secrets, clients at their bound.
+//! Log lines that clients cause: refusals, checks that the store failed to decide, wrong secrets, clients at their
+//! bound, fast URLs at their limit.
 //!
 //! An attack causes millions of them and must not fill the log: ten lines a second of each kind are written, the others
 //! are counted, and the next line has the count. Keys and clients are logged as a [label](KeyLabels): a hash, unless the
@@ -15,6 +16,8 @@ use tidegate_request::Peer;
 
 /// Per kind of line.
 const RATE: &str = "10/s burst 20";
+/// Of lines that say what to change: once is enough for a while.
+const HINT_RATE: &str = "2/min burst 1";
 
 #[derive(Debug)]
 pub(crate) struct Events {
@@ -23,6 +26,7 @@ pub(crate) struct Events {
     without_store: LineLimiter,
     wrong_secrets: LineLimiter,
     per_client: LineLimiter,
+    fast_urls: LineLimiter,
 }
 
 /// What a line says about a check.
@@ -65,6 +69,7 @@ impl Events {
             without_store: LineLimiter::new(RATE),
             wrong_secrets: LineLimiter::new(RATE),
             per_client: LineLimiter::new(RATE),
+            fast_urls: LineLimiter::new(HINT_RATE),
         }
     }
 
@@ -88,6 +93,21 @@ impl Events {
                 bound,
                 lines_dropped,
                 "one client has reached its part of a bound: per_client sets it"
+            );
+        }
+    }
+
+    /// Logs that a URL was refused although its responses are fast. Many asked for it, so that it is nobody's secret.
+    #[cold]
+    pub(crate) fn refused_fast_url(&self, policy: &str, url: &[u8], per_minute: u64) {
+        if let Some(lines_dropped) = self.fast_urls.permit() {
+            tracing::warn!(
+                policy = printable(policy),
+                url = printable(&String::from_utf8_lossy(url)),
+                per_minute,
+                lines_dropped,
+                "a URL with fast responses has reached its limit, which all clients together share: raise it with \
+                 --adaptive-max RATE or --adaptive-max none, or in a file with the policy's `limit`"
             );
         }
     }
@@ -136,12 +156,13 @@ impl Events {
     }
 
     /// All lines dropped so far, by kind.
-    pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 4] {
+    pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 5] {
         [
             ("refused", &self.refusals),
             ("without-store", &self.without_store),
             ("wrong-secret", &self.wrong_secrets),
             ("per-client", &self.per_client),
+            ("fast-url", &self.fast_urls),
         ]
         .map(|(event, limiter)| (event, limiter.dropped_total.load(Relaxed)))
     }

@@ -369,8 +369,19 @@ impl<'s> Call<'s> {
         answer: Result<Answer<'s>, CheckError>,
     ) -> Result<Answer<'s>, Unanswered> {
         let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
+        if outcome.status == Status::Denied && question.record == Record::Always {
+            self.explain_refused_url(question, outcome.binding);
+        }
         self.record(question.record, &question.asked(self.in_force), outcome);
         answer.map_err(Unanswered::new)
+    }
+
+    /// A fast URL is refused only because very many ask for it: whoever set the limit may not have meant that.
+    #[cold]
+    fn explain_refused_url(self, question: &Question<'s, '_>, binding: &str) {
+        if let Some((url, units)) = question.policy.refused_fast_url(binding, question.key) {
+            self.service.events.refused_fast_url(question.policy.name(), url, units);
+        }
     }
 
     /// Every question ends here.

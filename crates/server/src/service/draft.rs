@@ -84,6 +84,7 @@ impl Draft {
             labels: Labels::new(policy),
             priority: config.priorities.get(policy.name()).copied().or(usual_priority),
             shedding: prepared.shedding(policy.name()),
+            url_limits: prepared.url_limits(policy.name()),
             is_placeholder: rls.rules.is_placeholder(policy.name()),
         };
         let slots = engine.policies().map(slot).collect();

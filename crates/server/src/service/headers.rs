@@ -6,6 +6,7 @@ use arc_swap::ArcSwapOption;
 use http::HeaderMap;
 use tidegate::tower::{Headers, Label, Report};
 use tidegate::{Answer, Limit, PolicyView, Timestamp};
+use tidegate_config::plan::UNCAPPED_UNITS;
 
 /// The labels of a policy's limits, cached: writing a label takes longer than a decision, and labels rarely change.
 #[derive(Debug, Default)]
@@ -78,7 +79,12 @@ pub(crate) fn report(
     labels: &Labels,
     now: Timestamp,
 ) -> Option<Report> {
-    let label = labels.find(answer.binding, answer.limit.as_ref()?);
+    let limit = answer.limit.as_ref()?;
+    // A number that stands for no limit means nothing to a client.
+    if limit.units() >= UNCAPPED_UNITS {
+        return None;
+    }
+    let label = labels.find(answer.binding, limit);
     let headers = if answer.fails_closed() { Headers::Off } else { dialect };
     Some(Report { headers, label, decision: answer.decision, now })
 }

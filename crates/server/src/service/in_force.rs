@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use tidegate::adaptive::Priority;
-use tidegate::{Engine, Key, Policy, PolicyRef, PolicyView};
+use tidegate::{Effective, Engine, Key, Policy, PolicyRef, PolicyView};
 
 use crate::adaptive::{AdaptiveLimits, SheddingLimit};
 use crate::metrics::{Counters, UpstreamView};
@@ -49,6 +49,8 @@ pub(crate) struct Slot {
     pub(super) labels: Labels,
     pub(super) priority: Option<Priority>,
     pub(super) shedding: Vec<SheddingLimit>,
+    /// The limits that follow URLs, by name.
+    pub(super) url_limits: Vec<(String, Effective)>,
     /// For limits that come with a request.
     pub(super) is_placeholder: bool,
 }
@@ -91,6 +93,25 @@ impl<'s> Handle<'s> {
     /// The status of a refusal: 429, unless the policy names another.
     pub(crate) fn refusal_status(&self, key: Key<'_>) -> StatusCode {
         self.shed_status(key).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+    }
+
+    /// The URL that was refused by this limit although its responses are fast, and what the limit allows in a minute.
+    pub(super) fn refused_fast_url<'k>(
+        &self,
+        binding: &str,
+        key: Key<'k>,
+    ) -> Option<(&'k [u8], u64)> {
+        let is_binding = |(name, _): &&(String, Effective)| {
+            name == binding || (name.is_empty() && binding == self.name())
+        };
+        let (name, effective) = self.slot.url_limits.iter().find(is_binding)?;
+        let member = self.members().find(|member| member.name == *name)?;
+        let url = match (key, &member.key) {
+            (Key::One(url), _) => url,
+            (Key::Named(named), Some(name)) => named.iter().find(|(it, _)| it == name)?.1,
+            (Key::Named(_), None) => return None,
+        };
+        effective.units_for(url).is_none().then(|| (url, member.limit.units()))
     }
 
     /// The name of the binding limit, borrowed from the configuration.

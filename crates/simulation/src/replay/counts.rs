@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use serde::Serialize;
 
+use super::rates::ClientRates;
 use super::record::{LineError, LogTime, rfc_3339_utc};
 use super::replayer::Outcome;
 use super::timeline::Timeline;
@@ -35,6 +36,9 @@ pub(super) struct ReplayCounts {
     pub(super) evicted: u64,
     pub(super) policies: BTreeMap<String, PolicyCounts>,
     pub(super) timeline: Timeline,
+    pub(super) rates: ClientRates,
+    /// What limits whose burst is the whole limit admit at first.
+    pub(super) first_periods: Vec<String>,
     keys: usize,
     hasher: RandomState,
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::{
-    Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Policy, PolicyView, Timestamp,
+    Check, CheckError, Engine, Key, ManualClock, MemoryStore, Op, Policy, PolicyKind, PolicyView,
+    Timestamp,
 };
 
+use super::counts::ReplayCounts;
 use super::record::{LineError, Record};
 use tidegate_core::text::unknown_policy;
 use tidegate_request::{
@@ -20,12 +22,10 @@ pub struct Replayer {
     clock: ManualClock,
     routes: Routes,
     client_ip: ClientIp,
-    /// Checked for every request, instead of that of its route.
-    policy: Option<String>,
+    /// Each is checked for every request, instead of that of its route.
+    policies: Vec<String>,
     /// Replaces the key of the route or the policy.
     key: Option<CountedBy>,
-    /// Whether the policy delays instead of refusing.
-    delays: bool,
 }
 
 /// The decision on one request.
@@ -44,8 +44,8 @@ pub struct ReplaySettings<'a> {
     pub store: MemoryStore,
     pub client_ip: ClientIp,
     pub routes: Routes,
-    /// Checked for every request, instead of that of its route.
-    pub policy: Option<String>,
+    /// Each is checked for every request, instead of that of its route.
+    pub asked: Vec<String>,
     /// Replaces the key of the route or the policy.
     pub key: Option<KeyParts>,
 }
@@ -53,7 +53,7 @@ pub struct ReplaySettings<'a> {
 impl Replayer {
     /// The error is for people.
     pub fn new(settings: ReplaySettings<'_>) -> Result<Self, String> {
-        let ReplaySettings { policies, store, client_ip, routes, policy, key } = settings;
+        let ReplaySettings { policies, store, client_ip, routes, asked, key } = settings;
         let clock = ManualClock::default();
         let store = Arc::new(store);
         let builder = Engine::builder().clock(clock.clone()).store(store.clone());
@@ -62,9 +62,10 @@ impl Replayer {
         };
         let engine = policies.iter().fold(builder, add).build();
         let engine = engine.map_err(|error| error.to_string())?;
-        let view = |name: &String| engine.policies().find(|policy| policy.name() == name);
-        let delays = policy.as_ref().and_then(view).is_some_and(|view| view.shaper().is_some());
-        if let (Some(policy), false) = (&policy, delays) {
+        for policy in &asked {
+            if delays(&engine, policy) {
+                continue;
+            }
             let by = routes.key_of_policy(policy).filter(|_| key.is_none());
             let names = by.map(|by| by.names().map(|name| (name, &b"anybody"[..])).collect());
             let names: Vec<_> = names.unwrap_or_default();
@@ -73,11 +74,11 @@ impl Replayer {
             let names = policies.keys().map(String::as_str);
             engine.validate(&check, Op::Take).map_err(|error| explain(&error, names))?;
         }
-        if policy.is_none() && routes.is_empty() {
+        if asked.is_empty() && routes.is_empty() {
             return Err("the configuration has no routes: say which `policy`".to_owned());
         }
         let key = key.map(CountedBy::One);
-        Ok(Self { engine, store, clock, routes, client_ip, policy, key, delays })
+        Ok(Self { engine, store, clock, routes, client_ip, policies: asked, key })
     }
 
     /// Whether a key needs headers: reading them takes longer than the rest of a line.
@@ -88,18 +89,17 @@ impl Replayer {
     /// What a byte of a log may cost: each route and each alternative of a key may read the whole request, and each limit
     /// of the policy may read all its slots.
     pub fn work_per_byte(&self) -> usize {
-        let routes = if self.policy.is_some() { 0 } else { self.routes.len() };
+        let routes = if self.policies.is_empty() { self.routes.len() } else { 0 };
         let own = self.key.as_ref().map(CountedBy::alternatives);
         1 + routes + own.unwrap_or_else(|| self.routes.alternatives_max()) + self.limits_work()
     }
 
     /// The work of the limits of the costliest policy that may be asked, beyond that of a plain limit.
     fn limits_work(&self) -> usize {
-        let asked = self.engine.policies();
-        let asked =
-            asked.filter(|view| self.policy.as_ref().is_none_or(|name| view.name() == name));
         let work = |view: PolicyView<'_>| view.members().map(|it| it.limit.script_work()).sum();
-        let most: u64 = asked.map(work).max().unwrap_or_default();
+        let work = self.asked().map(work);
+        let most: u64 =
+            if self.policies.is_empty() { work.max().unwrap_or_default() } else { work.sum() };
         usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1)
     }
 
@@ -108,8 +108,26 @@ impl Replayer {
         self.store.stats().given_up
     }
 
-    /// Decides a request at its time; `None` if no route limits it.
-    pub(super) fn decide(&self, record: &Record<'_>) -> Result<Option<Outcome<'_>>, LineError> {
+    /// The policies that may be asked.
+    fn asked(&self) -> impl Iterator<Item = PolicyView<'_>> {
+        let is_asked = |view: &PolicyView<'_>| {
+            self.policies.is_empty() || self.policies.iter().any(|it| it == view.name())
+        };
+        self.engine.policies().filter(is_asked)
+    }
+
+    /// What limits whose burst is the whole limit admit at first.
+    pub(super) fn first_periods(&self) -> Vec<String> {
+        let said = |view: PolicyView<'_>| view.members().find_map(|it| it.limit.first_period());
+        self.asked().filter_map(said).collect()
+    }
+
+    /// Decides a request at its time, by its route or by each of the policies.
+    pub(super) fn decide(
+        &self,
+        record: &Record<'_>,
+        counts: &mut ReplayCounts,
+    ) -> Result<(), LineError> {
         let recorded = LoggedRequest {
             client: record.client,
             method: &record.method,
@@ -119,14 +137,36 @@ impl Replayer {
         };
         let seen = ClientRequest::logged(&self.client_ip, recorded)
             .map_err(|doubt| LineError::Request(doubt.to_string()))?;
+        self.clock.set(Timestamp::from_micros(record.at.us));
+        if self.policies.is_empty() {
+            match self.outcome(&seen, None)? {
+                Some(outcome) => counts.decided(record.at, outcome),
+                None => counts.unlimited += 1,
+            }
+        }
+        for policy in &self.policies {
+            if let Some(outcome) = self.outcome(&seen, Some(policy))? {
+                counts.decided(record.at, outcome);
+            }
+        }
+        counts.rates.add(&seen.client_name(), record.at.us);
+        Ok(())
+    }
+
+    /// `None` if no route limits the request.
+    fn outcome<'a>(
+        &'a self,
+        seen: &ClientRequest<'_>,
+        policy: Option<&'a str>,
+    ) -> Result<Option<Outcome<'a>>, LineError> {
         let ambiguous = |doubt: AmbiguousRequest| LineError::Request(doubt.to_string());
-        let found = self.routes.find(&seen, self.policy.as_deref()).map_err(ambiguous)?;
-        let Some(found) = found else { return Ok(None) };
+        let Some(found) = self.routes.find(seen, policy).map_err(ambiguous)? else {
+            return Ok(None);
+        };
         let (by, key) = match &self.key {
-            Some(by) => (by, by.key_for(&seen, found.route).map_err(ambiguous)?),
+            Some(by) => (by, by.key_for(seen, found.route).map_err(ambiguous)?),
             None => (found.by, found.key),
         };
-        self.clock.set(Timestamp::from_micros(record.at.us));
         let named = key.named();
         let check = Check { policy: found.policy, key: key.key(&named), cost: found.cost };
         let denied = self.denies(&check).map_err(|error| LineError::Request(error.to_string()))?;
@@ -137,13 +177,18 @@ impl Replayer {
 
     /// A policy in shadow mode counts as denying where it would have denied.
     fn denies(&self, check: &Check<'_>) -> Result<bool, CheckError> {
-        if self.delays {
+        if !self.policies.is_empty() && delays(&self.engine, check.policy) {
             let reservation = self.engine.reserve(check).now()?;
             return Ok(!reservation.accepted() || reservation.shadow_denied());
         }
         let answer = self.engine.ask(check, Op::Take).now()?;
         Ok(!answer.decision.allowed() || answer.shadow_denied)
     }
+}
+
+/// Whether a policy delays instead of refusing.
+fn delays(engine: &Engine<ManualClock>, policy: &str) -> bool {
+    engine.policy(policy).is_ok_and(|policy| policy.kind() == PolicyKind::Shaper)
 }
 
 fn explain<'a>(error: &CheckError, known: impl Iterator<Item = &'a str>) -> String {
@@ -188,7 +233,7 @@ mod tests {
             store: MemoryStore::with_max_bytes(0),
             client_ip: config.doors.client_ip.clone(),
             routes: config.doors.routes(),
-            policy: Some("api".to_owned()),
+            asked: vec!["api".to_owned()],
             key: None,
         };
         let replayer = Replayer::new(settings).unwrap();

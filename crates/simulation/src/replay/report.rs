@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::counts::{DeniedKey, PolicyCounts, ReplayCounts, Unreadable};
+use super::rates::RateReport;
 use super::record::rfc_3339_utc;
 use super::timeline::TimelineSteps;
 
@@ -16,6 +17,8 @@ pub struct ReplayReport {
     pub unreadable: u64,
     pub first_unreadable: Vec<Unreadable>,
     pub policies: Vec<PolicyReport>,
+    /// How fast clients were.
+    pub rates: RateReport,
     /// The decisions of all policies together, over time.
     pub timeline: TimelineSteps,
     pub notes: Vec<String>,
@@ -54,6 +57,7 @@ impl ReplayReport {
             unlimited: counts.unlimited,
             unreadable: counts.unreadable,
             policies: counts.policies.iter().map(row).collect(),
+            rates: counts.rates.report(),
             timeline: counts.timeline.steps(),
             notes: notes(&counts),
             first_unreadable: counts.shown,
@@ -95,6 +99,7 @@ fn notes(counts: &ReplayCounts) -> Vec<String> {
             counts.evicted
         ));
     }
+    notes.extend(counts.first_periods.iter().cloned());
     notes
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_core::adaptive::{AdaptiveError, Mode, Ramp};
 
-use super::governor::{Governor, UrlGovernor};
+use super::governor::{Governor, UrlGovernor, UrlLimit};
 use super::{Adaptive, Rule, TARGETS_MAX, Target, lock};
 use crate::effective::Effective;
 
@@ -90,12 +90,50 @@ impl Draft {
         target: &Target,
         mode: Mode,
     ) -> Effective {
+        self.govern_each_url(name, UrlLimit::Units(units, ramp), target, mode)
+    }
+
+    /// The same without a limit on fast URLs. A URL that takes longer than [300 ms](Ramp::latency_per_url) on average is
+    /// limited from its busiest fast minute down, or from `least` if that is more. The limit of the policy has to be above
+    /// all that may come.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::adaptive::{Adaptive, Mode};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let adaptive = Adaptive::default();
+    /// let mut draft = adaptive.draft();
+    /// let site = draft.target("site");
+    /// let effective = draft.govern_urls_uncapped("pages", 240, &site, Mode::Enforce);
+    /// draft.install();
+    /// (0..5000).for_each(|_| site.observe_url("/app.css", Duration::from_millis(1)));
+    /// site.observe_url("/report", Duration::from_millis(9150));
+    /// adaptive.tick().await;
+    /// assert_eq!((effective.units_for("/app.css"), effective.units_for("/report")), (None, Some(122)));
+    /// # }
+    /// ```
+    pub fn govern_urls_uncapped(
+        &mut self,
+        name: &str,
+        least: u64,
+        target: &Target,
+        mode: Mode,
+    ) -> Effective {
+        self.govern_each_url(name, UrlLimit::Uncapped { least }, target, mode)
+    }
+
+    fn govern_each_url(
+        &mut self,
+        name: &str,
+        limit: UrlLimit,
+        target: &Target,
+        mode: Mode,
+    ) -> Effective {
         let before = lock(&self.adaptive.state.urls).get(name).map(|it| it.effective.clone());
         let effective = before.unwrap_or_default();
-        self.urls.push((
-            name.to_owned(),
-            UrlGovernor::new(effective.clone(), units, ramp, target, mode),
-        ));
+        let governor = UrlGovernor::new(effective.clone(), limit, target, mode);
+        self.urls.push((name.to_owned(), governor));
         effective
     }
 

@@ -191,11 +191,29 @@ fn part_of(units: u64, share: f64) -> u64 {
     Ramp::pressure().limit(1.0 - share, units)
 }
 
+/// How often each URL may be requested in a minute.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum UrlLimit {
+    /// So often while it is fast, and less while it is slow.
+    Units(u64, Ramp),
+    /// As often as anybody likes while it is fast, and from its busiest fast minute down while it is slow; from `least`,
+    /// if that is more.
+    Uncapped { least: u64 },
+}
+
+impl UrlLimit {
+    /// What a share that an operator fixes is a share of.
+    const fn units(self) -> u64 {
+        match self {
+            Self::Units(units, _) | Self::Uncapped { least: units } => units,
+        }
+    }
+}
+
 /// A limit of every URL that follows how long that URL takes.
 pub(super) struct UrlGovernor {
     pub(super) effective: Effective,
-    units: u64,
-    ramp: Ramp,
+    limit: UrlLimit,
     target: Target,
     mode: Mode,
     /// The share that an operator has fixed, of every URL.
@@ -203,14 +221,8 @@ pub(super) struct UrlGovernor {
 }
 
 impl UrlGovernor {
-    pub(super) fn new(
-        effective: Effective,
-        units: u64,
-        ramp: Ramp,
-        target: &Target,
-        mode: Mode,
-    ) -> Self {
-        Self { effective, units, ramp, target: target.clone(), mode, fixed: Mutex::default() }
+    pub(super) fn new(effective: Effective, limit: UrlLimit, target: &Target, mode: Mode) -> Self {
+        Self { effective, limit, target: target.clone(), mode, fixed: Mutex::default() }
     }
 
     /// Takes over from the governor before, with its fixed share.
@@ -238,26 +250,35 @@ impl UrlGovernor {
             return;
         }
         if let Some(share) = self.fixed() {
-            let units = part_of(self.units, share);
+            let (whole, units) = (self.limit.units(), part_of(self.limit.units(), share));
             self.effective.replace_keys::<&[u8]>([]);
-            self.effective.set(if units < self.units { units } else { u64::MAX });
+            self.effective.set(if units < whole { units } else { u64::MAX });
             return;
         }
+        let (mut others, mut each) = (u64::MAX, Vec::new());
         let now = self.target.now();
-        let (mut others, mut slow) = (u64::MAX, Vec::new());
-        let urls = self.target.urls();
-        for (url, units) in urls.limits(&self.ramp, self.units, now) {
-            match url {
-                Some(url) => slow.push((url.to_owned(), units)),
-                None if urls.is_full() => others = units,
-                None => {}
+        let mut urls = self.target.urls();
+        let is_full = urls.is_full();
+        let mut add = |url: Option<&str>, units: u64| match url {
+            Some(url) => each.push((url.to_owned(), units)),
+            None if is_full => others = units,
+            None => {}
+        };
+        match self.limit {
+            UrlLimit::Units(whole, ramp) => {
+                let in_force = |units| if units < whole { units } else { u64::MAX };
+                urls.limits(&ramp, whole, now).for_each(|(url, it)| add(url, in_force(it)));
+            }
+            UrlLimit::Uncapped { least } => {
+                for (url, units) in urls.limits_from_busiest(least, now) {
+                    add(url, units.unwrap_or(u64::MAX));
+                }
             }
         }
         drop(urls);
         // A fast URL must not get the limit of those that are not tracked.
-        self.effective.replace_keys(
-            slow.into_iter().filter(|(_, units)| *units < self.units || others < self.units),
-        );
-        self.effective.set(if others < self.units { others } else { u64::MAX });
+        let has_own = |(_, units): &(String, u64)| *units < u64::MAX || others < u64::MAX;
+        self.effective.replace_keys(each.into_iter().filter(has_own));
+        self.effective.set(others);
     }
 }

@@ -87,6 +87,12 @@ impl<C> Copy for Question<'_, '_, C> {}
 /// assert!(ask("signup", Key::Named(&[("ip", b"203.0.113.9")]))?.decision.allowed());
 /// // Which identifier this is, the limit cannot know.
 /// assert!(matches!(ask("signup", Key::One(b"user-42")), Err(CheckError::MissingKey { .. })));
+///
+/// // `global` is the same for everybody, so that nobody gives it.
+/// let both = Policy::all().limit("user", "5/h").limit_by("everybody", "global", "2/h");
+/// let engine = Engine::builder().policy("both", both).build()?;
+/// let left = |key| engine.check("both", key).now().map(|answer| answer.decision.allowed());
+/// assert_eq!((left("ann")?, left("bob")?, left("cid")?), (true, true, false));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +102,10 @@ pub enum Key<'a> {
     /// Identifiers by name, for policies whose limits count different ones.
     Named(&'a [(&'a str, &'a [u8])]),
 }
+
+/// The name of the identifier that is the same for everybody, and its value: whatever is given for it does not matter,
+/// or a caller could get a budget of its own.
+const GLOBAL: &str = "global";
 
 impl<'a> Key<'a> {
     /// The identifier a limit counts.
@@ -113,12 +123,14 @@ impl<'a> Key<'a> {
     /// The same, if it is there.
     pub(crate) fn get(&self, name: Option<&str>) -> Option<&'a [u8]> {
         match (self, name) {
+            (_, Some(GLOBAL)) => Some(GLOBAL.as_bytes()),
             (Self::One(key), None) => Some(*key),
             (Self::One(_), Some(_)) => None,
-            (Self::Named(keys), None) => match keys {
-                [(_, only)] => Some(*only),
-                _ => None,
-            },
+            (Self::Named([(_, only)]), None) => Some(*only),
+            (Self::Named(keys), None) => {
+                let mut own = keys.iter().filter(|(name, _)| *name != GLOBAL);
+                own.next().filter(|_| own.next().is_none()).map(|(_, only)| *only)
+            }
             (Self::Named(keys), Some(name)) => {
                 keys.iter().find(|(given, _)| *given == name).map(|(_, key)| *key)
             }

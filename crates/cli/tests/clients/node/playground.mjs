@@ -185,7 +185,15 @@ try {
   const long = Array.from({ length: 2000 }, (_, n) => line(n % 60, "192.0.2.7", "日".repeat(200))).join("\n");
   await replay.getByLabel("Access log", { exact: true }).evaluate((node, text) => { node.value = text; }, long);
   await replay.getByRole("button", { name: "Replay" }).click();
-  await says(replay, /^[\d,]+ of 1,[\d,]+ requests would have been denied.* Only the first 1,[\d,]+ lines were used\.$/);
+  await says(replay, /^\d\d % of the log was read, the first 1,[\d,]+ lines; .* of 1,[\d,]+ requests would have been denied/);
+  assert.equal(await command(replay), "tidegate replay access.log --policy '6/min burst 5'");
+  // Of a file, the part that was read is told of the whole file.
+  const whole = Buffer.from(`${line(7, "192.0.2.7", "x".repeat(80))}\n`.repeat(40_000));
+  await replay.getByLabel("Choose a log file").setInputFiles({ name: "access.log", mimeType: "text/plain", buffer: whole });
+  await until("the file is loaded", async () => (await replay.getByLabel("Access log", { exact: true }).inputValue()).includes("x".repeat(80)));
+  await replay.getByRole("button", { name: "Replay" }).click();
+  const percent = Math.floor(100 * 1_000_000 / whole.length);
+  await says(replay, new RegExp(`^(${percent}|${percent - 1}|${percent - 2}) % of the log was read`));
   await close(replay);
   passed("a pasted log shows which requests a policy denies");
 

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 
 use super::router::{ApiBody, Router, whole};
 use super::{Api, routes};
-use crate::doors::shared::{DoorContext, OpenDoor, Problem, first_policy};
+use crate::doors::shared::{DoorContext, ExampleCheck, OpenDoor, Problem};
 use crate::net::http::{Answers, Caller, HttpBounds, HttpBuilder, Refusal, builder, serve};
 use crate::net::{Client, ConnectionHandler, Shutdown, Stream};
 use tidegate_config::{Address, Config};
@@ -46,9 +46,9 @@ impl OpenDoor for HttpDoor {
 
     fn welcome(address: &Address, scheme: &str, config: &Config) -> String {
         // Without a policy there is nothing to check yet.
-        let check = first_policy(config).map_or_else(
+        let check = ExampleCheck::all(config).next().map_or_else(
             || "/v1/policies".to_owned(),
-            |policy| format!("/v1/check -d '{{\"policy\":\"{policy}\",\"key\":\"user-42\"}}'"),
+            |check| format!("/v1/check -d '{}'", check.json()),
         );
         match address {
             Address::Unix(path) => format!(

@@ -20,7 +20,7 @@ use super::head::{self, HopHeaders};
 use super::response_body::{RequestGuards, ResponseBody};
 use super::tracker::RequestTracker;
 use super::tunnel::Tunnel;
-use crate::doors::shared::Problem;
+use crate::doors::shared::{Problem, refusal};
 use crate::metrics::Shed;
 use crate::net::http::{Caller, check_coding};
 use crate::service::AppState;
@@ -85,7 +85,10 @@ pub(super) async fn answer(
     // Forwarding may take long and must not keep an old configuration alive.
     drop(in_force);
     let exchange = Exchange { proxy, caller, hop_headers, host, slot };
-    exchange.forward(parts, body, admitted, client).await.unwrap_or_else(ProxyResponse::from)
+    let format = admitted.format;
+    exchange.forward(parts, body, admitted, client).await.unwrap_or_else(|problem| {
+        refusal::unreachable(format, problem).map(ResponseBody::local).into()
+    })
 }
 
 /// An admitted request.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate::{Engine, Member, PolicyKind};
 use tidegate_config::{Address, Config};
 use tidegate_core::text::printable;
 
@@ -28,7 +29,48 @@ pub(crate) trait OpenDoor: ConnectionHandler + Sync {
     fn welcome(address: &Address, scheme: &str, config: &Config) -> String;
 }
 
-/// A policy to try a door with.
-pub(crate) fn first_policy(config: &Config) -> Option<String> {
-    config.policies.keys().next().map(|name| printable(name))
+/// A check to try a door with: a policy that can be checked, and what it counts by.
+pub(crate) struct ExampleCheck {
+    pub(crate) policy: String,
+    /// Empty where the policy counts by one key.
+    names: Vec<String>,
+}
+
+impl ExampleCheck {
+    /// The checks of all policies that can be checked, in the order of their names. One that delays or grants permits is
+    /// asked another way.
+    pub(crate) fn all(config: &Config) -> impl Iterator<Item = Self> {
+        config.policies.iter().filter_map(|(name, policy)| {
+            let engine = Engine::builder().policy(name.clone(), policy.clone()).build().ok()?;
+            let handle = engine.policy_ref(name).ok().filter(|it| it.kind() == PolicyKind::Limits)?;
+            let key = |member: &Member| member.key.clone();
+            let mut names: Vec<_> = handle.members().filter_map(key).collect();
+            names.retain(|name| name != "global");
+            names.sort_unstable();
+            names.dedup();
+            Some(Self { policy: printable(name), names })
+        })
+    }
+
+    pub(crate) const fn has_one_key(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// As the body of a request.
+    pub(crate) fn json(&self) -> String {
+        let policy = &self.policy;
+        if self.has_one_key() {
+            return format!("{{\"policy\":\"{policy}\",\"key\":\"user-42\"}}");
+        }
+        let pair = |name: &String| {
+            let value = match name.as_str() {
+                "client_ip" | "ip" => "203.0.113.9",
+                "url" | "path" => "/",
+                _ => "user-42",
+            };
+            format!("\"{}\":\"{value}\"", printable(name))
+        };
+        let keys: Vec<_> = self.names.iter().map(pair).collect();
+        format!("{{\"policy\":\"{policy}\",\"keys\":{{{}}}}}", keys.join(","))
+    }
 }

@@ -46,9 +46,8 @@ impl Request<'_> {
             }
             (Some(one), None) => ParsedKey::One(&one.0),
             (None, Some(keys)) => ParsedKey::Named(named(keys)?),
-            (None, None) => {
-                return Err(Problem::bad_field("key", "is missing: give `key`, or `keys` by name"));
-            }
+            // The policy knows whether it needs one: not if all of its limits count by `global`.
+            (None, None) => ParsedKey::Named(Vec::new()),
             (Some(_), Some(_)) => {
                 return Err(Problem::bad_field(
                     "keys",

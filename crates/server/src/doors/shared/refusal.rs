@@ -1,32 +1,24 @@
 //! The response to a refused request: a page with a countdown for people, JSON for programs that accept it, and an
 //! empty body for assets and all others.
 
-use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPIRES, HeaderName, HeaderValue,
-    PRAGMA, RETRY_AFTER,
-};
+mod page;
+
+use std::time::Duration;
+
+use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, HeaderName, HeaderValue, PRAGMA, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::Problem;
-use tidegate_request::ClientRequest;
+use tidegate::tower::write_retry_after;
+use tidegate_request::{ClientRequest, Resource};
 
-/// Self-contained, because other requests of the same client may be refused as well.
-const PAGE: &str = include_str!("refusal/page.html");
-/// Replaced by the seconds to wait.
-const SECONDS_PLACEHOLDER: &str = "{seconds}";
-/// For clients that are blocked: without a countdown.
-const BLOCKED_PAGE: &str = include_str!("refusal/closed.html");
-
-/// File extensions of scripts, styles, images, fonts and media.
-const ASSETS: [&str; 24] = [
-    "js", "mjs", "css", "map", "json", "wasm", "png", "jpg", "jpeg", "gif", "webp", "avif", "svg",
-    "ico", "bmp", "woff", "woff2", "ttf", "otf", "eot", "mp3", "mp4", "webm", "ogg",
-];
+/// How soon the page about an upstream that does not answer reloads; as `Retry-After`, it is randomly extended.
+const UNREACHABLE_RETRY: Duration = Duration::from_secs(10);
 
 /// The body of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum RefusalFormat {
+pub(crate) enum RefusalFormat {
     Page,
     Json,
     Empty,
@@ -41,11 +33,35 @@ pub(crate) fn response(
     let mut response = match format_for(seen) {
         RefusalFormat::Json => problem.into_response(),
         RefusalFormat::Empty => empty(problem.status()),
-        RefusalFormat::Page => page(problem.status(), extra_headers.get(RETRY_AFTER)),
+        RefusalFormat::Page => {
+            let seconds = seconds(&extra_headers);
+            let text = if seconds.is_some() { page::LIMITED } else { page::BLOCKED };
+            page::response(problem.status(), text, seconds)
+        }
     };
+    response.headers_mut().extend(extra_headers);
+    never_cached(response)
+}
+
+/// Builds the response to a request whose upstream gave none: a page for people, the problem for all others.
+pub(crate) fn unreachable(format: RefusalFormat, problem: Problem) -> Response<Bytes> {
+    if format != RefusalFormat::Page || !problem.status().is_server_error() {
+        return problem.into_response();
+    }
+    let mut retry_after = HeaderMap::new();
+    write_retry_after(&mut retry_after, Some(UNREACHABLE_RETRY));
+    let seconds = seconds(&retry_after);
+    let mut response = page::response(problem.status(), page::UNREACHABLE, seconds);
+    response.headers_mut().extend(retry_after);
+    never_cached(response)
+}
+
+fn seconds(headers: &HeaderMap) -> Option<&str> {
+    headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok())
+}
+
+fn never_cached(mut response: Response<Bytes>) -> Response<Bytes> {
     let headers = response.headers_mut();
-    headers.extend(extra_headers);
-    // A refusal must not be cached.
     let no_cache = "no-store, no-cache, must-revalidate, max-age=0";
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(no_cache));
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
@@ -59,22 +75,8 @@ fn empty(status: StatusCode) -> Response<Bytes> {
     response
 }
 
-fn page(status: StatusCode, wait: Option<&HeaderValue>) -> Response<Bytes> {
-    let seconds = wait.and_then(|wait| wait.to_str().ok());
-    let body = match seconds {
-        Some(seconds) => PAGE.replace(SECONDS_PLACEHOLDER, seconds).into(),
-        None => Bytes::from_static(BLOCKED_PAGE.as_bytes()),
-    };
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    let csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(csp));
-    response
-}
-
-fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
+/// The format that a client can read: by its path, its method and what it accepts.
+pub(crate) fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
     let accepts = |kinds: &[&str]| {
         let lines = seen.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
         let mut words = lines.flat_map(|line| line.split(','));
@@ -83,8 +85,12 @@ fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
             kinds.iter().any(|wanted| kind.ends_with(wanted))
         })
     };
-    let is_part = is_asset(seen.path.counted()) || is_api(seen.path.counted());
-    if !is_part && seen.method == "GET" && accepts(&["text/html"]) && is_navigation(&seen.headers) {
+    let is_document = Resource::of_path(seen.path.counted()) == Resource::Document;
+    if is_document
+        && seen.method == "GET"
+        && accepts(&["text/html"])
+        && is_navigation(&seen.headers)
+    {
         RefusalFormat::Page
     } else if accepts(&["/json", "+json"]) {
         RefusalFormat::Json
@@ -97,16 +103,6 @@ fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
 fn is_navigation(headers: &HeaderMap) -> bool {
     const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
     headers.get(SEC_FETCH_MODE).is_none_or(|mode| mode == "navigate")
-}
-
-fn is_api(path: &str) -> bool {
-    path == "/api" || path.starts_with("/api/")
-}
-
-fn is_asset(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or_default();
-    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    extension.is_some_and(|extension| ASSETS.contains(&&*extension))
 }
 
 #[cfg(test)]

@@ -85,18 +85,18 @@ impl ReplayRequest<'_> {
             }
             (None, Some(Text(text))) => {
                 let Config { policies, doors: rules, .. } = &parse_policy(text)?;
-                let policy = Some(TRIAL_POLICY.to_owned());
+                let policy = vec![TRIAL_POLICY.to_owned()];
                 Replayer::new(settings(policies, rules, policy, key))
                     .map_err(|why| Problem::bad_json("policy_text", &why))
             }
             (Some(Text(name)), None) => {
                 let policies = &only_policy(in_force, name)?;
-                let (rules, policy) = (&in_force.rules, Some(name.to_string()));
+                let (rules, policy) = (&in_force.rules, vec![name.to_string()]);
                 Replayer::new(settings(policies, rules, policy, key)).map_err(bad_policy)
             }
             (None, None) => {
                 let (policies, rules) = (&*in_force.written, &in_force.rules);
-                Replayer::new(settings(policies, rules, None, key)).map_err(bad_policy)
+                Replayer::new(settings(policies, rules, Vec::new(), key)).map_err(bad_policy)
             }
         }
     }
@@ -113,7 +113,7 @@ impl ReplayRequest<'_> {
 fn settings<'a>(
     policies: &'a BTreeMap<String, Policy>,
     rules: &DoorRules,
-    policy: Option<String>,
+    asked: Vec<String>,
     key: Option<KeyParts>,
 ) -> ReplaySettings<'a> {
     ReplaySettings {
@@ -121,7 +121,7 @@ fn settings<'a>(
         store: MemoryStore::with_max_bytes(STORE_BYTES_MAX),
         client_ip: rules.client_ip.clone(),
         routes: rules.routes(),
-        policy,
+        asked,
         key,
     }
 }

@@ -9,15 +9,16 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Bytes;
 use tidegate::adaptive::Priority;
 use tidegate::tower::{Report, write_retry_after};
-use tidegate::{Clock, Op, Permit, PolicyKind, Source, SystemClock};
+use tidegate::{Clock, Decision, Op, Permit, PolicyKind, Source, SystemClock};
 
 use super::super::tracker::RequestTracker;
-use crate::doors::shared::{Problem, refusal};
+use crate::doors::shared::Problem;
+use crate::doors::shared::refusal::{self, RefusalFormat};
 use crate::metrics::{Door, Shed};
 use crate::net::{Client, ClientRequestSlot, TooMany};
 use crate::service::{AppState, Call, InForce, Question, SeenRequest, Unanswered, headers};
 use crate::upstreams::Upstreams;
-use tidegate_request::{AmbiguousRequest, Case, ClientRequest, Path, Peer};
+use tidegate_request::{AmbiguousRequest, Case, ClientRequest, Path, Peer, Resource};
 
 /// An admitted request.
 pub(super) struct Admitted {
@@ -37,6 +38,8 @@ pub(super) struct Admitted {
     pub(super) permit: Option<Permit>,
     /// Its part of the requests in flight, likewise.
     pub(super) client_slot: Option<ClientRequestSlot>,
+    /// What the client can read if the upstream does not answer.
+    pub(super) format: RefusalFormat,
 }
 
 type Refused = Box<Response<Bytes>>;
@@ -75,6 +78,7 @@ pub(super) async fn admit(
     let Granted { report, permit, .. } = granted;
     Ok(Admitted {
         tracker,
+        format: refusal::format_for(&seen),
         path: seen.path,
         case,
         priority,
@@ -199,11 +203,30 @@ impl<'a> Admission<'a> {
             return Ok(Granted { report, permit, is_charged });
         }
         let mut response_headers = HeaderMap::new();
+        // The first to write it wins.
+        write_retry_after(&mut response_headers, self.wait_for_assets(&answer.decision).await);
         if let Some(report) = report {
             report.write(&mut response_headers);
         }
         let problem = Problem::limited(question.policy.refusal_status(question.key), &answer);
         Err(refusal::response(self.seen, problem, response_headers).into())
+    }
+
+    /// How long a person who is refused a page has to wait for its assets, if that is longer than for the page itself: a
+    /// page that counts down must not reload into half a page.
+    async fn wait_for_assets(&self, page: &Decision) -> Option<Duration> {
+        let wait_for_page = page.retry_after()?;
+        if refusal::format_for(self.seen) != RefusalFormat::Page {
+            return None;
+        }
+        let in_force = self.call.in_force();
+        let found = in_force.http.routes.find_assets(self.seen).ok()??;
+        let policy = in_force.routed(&found).filter(|it| it.kind() == PolicyKind::Limits)?;
+        let most = policy.members().map(|member| member.limit.ceiling()).min()?;
+        let (named, cost) = (found.key.named(), found.cost.saturating_mul(Resource::PER_DOCUMENT));
+        let assets = Question::new(policy, found.key.key(&named), cost.min(most), Op::Peek);
+        let answer = self.call.check(&assets).await.ok()?;
+        answer.decision.retry_after().filter(|wait| *wait > wait_for_page)
     }
 
     /// Waits in the queue. If the client disconnects meanwhile, its reservation is cancelled unless others have queued

@@ -1,4 +1,5 @@
 use http::Request;
+use http::header::CONTENT_TYPE;
 
 use super::*;
 use tidegate_request::{ClientIp, Peer};
@@ -16,6 +17,10 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes
     let seen = ClientRequest::direct(&client_ip, peer, &parts).unwrap();
     let retry_after = [(RETRY_AFTER, HeaderValue::from_static("17"))].into_iter().collect();
     response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), retry_after)
+}
+
+fn text(response: Response<Bytes>) -> String {
+    String::from_utf8(response.into_body().to_vec()).unwrap()
 }
 
 #[test]
@@ -68,8 +73,36 @@ fn the_page_counts_down_from_retry_after() {
     let body = response.into_body();
     let page = String::from_utf8(body.to_vec()).unwrap();
     assert!(page.contains("<title>Whoa, Slow Down There!</title>"), "{page}");
-    assert!(page.contains(r#"content="17""#) && !page.contains(SECONDS_PLACEHOLDER), "{page}");
+    assert!(page.contains(r#"content="17""#) && page.contains("seconds</span>"), "{page}");
+    assert!(!page.contains("{seconds}") && !page.contains("{t"), "{page}");
     for elsewhere in ["http://", "https://", "src=", "href="] {
         assert!(!page.contains(elsewhere), "{elsewhere}");
     }
+}
+
+#[test]
+fn one_second_is_no_seconds() {
+    let page = text(page::response(StatusCode::TOO_MANY_REQUESTS, page::LIMITED, Some("1")));
+    assert!(page.contains(r#"<b id="left">1</b> <span id="unit">second</span>"#), "{page}");
+    let blocked = text(page::response(StatusCode::TOO_MANY_REQUESTS, page::BLOCKED, None));
+    assert!(!blocked.contains("refresh") && !blocked.contains("script"), "{blocked}");
+}
+
+#[test]
+fn people_get_a_page_about_an_upstream_that_is_down_and_programs_the_problem() {
+    let down = || Problem::gateway(StatusCode::BAD_GATEWAY, "the upstream cannot be connected to");
+    let response = unreachable(RefusalFormat::Page, down());
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    assert_eq!(response.headers()[CACHE_CONTROL], "no-store, no-cache, must-revalidate, max-age=0");
+    let seconds: u64 = response.headers()[RETRY_AFTER].to_str().unwrap().parse().unwrap();
+    assert!((10..=12).contains(&seconds), "{seconds}");
+    let page = text(response);
+    assert!(page.contains("<title>Back Soon</title>"), "{page}");
+    assert!(page.contains(&format!(r#"content="{seconds}""#)), "{page}");
+    for format in [RefusalFormat::Json, RefusalFormat::Empty] {
+        let problem = unreachable(format, down());
+        assert_eq!(problem.headers()[CONTENT_TYPE], "application/problem+json");
+    }
+    let own_fault = unreachable(RefusalFormat::Page, Problem::bad_input("the body ended early"));
+    assert_eq!(own_fault.headers()[CONTENT_TYPE], "application/problem+json");
 }

@@ -1,0 +1,147 @@
+//! What people type in their first hour, and what they are told to write instead.
+
+use super::*;
+
+#[track_caller]
+fn warnings(text: &str) -> Vec<String> {
+    let config = Config::parse(text, &lookup, STORES).unwrap_or_else(|it| panic!("{text}: {it:?}"));
+    Problems::new("f".as_ref(), config.warnings).lines()
+}
+
+#[test]
+fn all_problems_of_a_file_are_told_at_once() {
+    check(
+        "policies:\n  a: 100\n  b: 5/fortnight\n  c: { limit: 100/mn, deadline: soon }\n  d: { rate: 100/min }\n  \
+         e: { algorithm: quota, limit: 100, every: year }\n  f: ${NOPE}\nstore: gopher://host\nroutes:\n  - { policy: a }\n  \
+         - { policy: g }\n",
+        &[
+            "f:2:6: policies.a: `100` has no time unit: write `a: 100/min`",
+            "f:3:6: policies.b.limit: unit `fortnight` is unknown: expected us, ms, s, min, h, day or week",
+            "f:4:15: policies.c.limit: unit `mn` is unknown: expected us, ms, s, min, h, day or week",
+            "f:4:33: policies.c.deadline: `soon`: expected a duration like 5s or 250ms",
+            "f:5:8: policies.d: unknown key `rate`: expected one of adaptive, algorithm, all, any, buckets, burst, \
+             capacity, deadline, deny_cache, every, key, lease, limit, max_wait, mode, name, on_store_error, priority, \
+             refill, replicas, rolling, time_zone, ttl, utc_offset",
+            "f:6:45: policies.e.every: `year`: expected day, week, month or a duration like 90s, 12h or 365day",
+            "f:7:6: the environment variable NOPE is not set: set it, or write `${NOPE:-default}`",
+            "f:8:8: store: store `gopher:…` is unknown; expected memory:, redis://…, rediss://…, redis+unix://…, \
+             redis+cluster://…, rediss+cluster://…, redis+sentinel://…, rediss+sentinel://…",
+            "f:11:15: routes[1].policy: no policy is called `g`",
+        ],
+    );
+}
+
+#[test]
+fn what_is_left_out_causes_no_problem_of_its_own() {
+    for (text, problem) in [
+        (
+            "policies:\n  a: { limit: 5/s, tll: 3s, adaptive: { source: latency, in_flight: 16 } }\n  \
+             b: { limit: 5/s, priority: batch }\noverrides: [{ policy: a, key: x, capacity: 5 }]",
+            "unknown key `tll`",
+        ),
+        ("listen: { proxy: 80 }\nproxy: { upstream: http://127.0.0.1:1 }", "no address"),
+        (
+            "listen: { proxy: 127.0.0.1:80 }\nproxy: { upstrem: x }\npolicies: { a: leaky-bucket 2/s max-wait 5s }\n\
+             routes: [{ policy: a }]",
+            "unknown key `upstrem`",
+        ),
+        ("policies: [{ a: 5/s }]\nroutes: [{ policy: a }]", "without `-`"),
+    ] {
+        let told = problems(text);
+        let is_of_proxy = |line: &String| line.contains("`upstream` is missing");
+        let told: Vec<_> = told.iter().filter(|line| !is_of_proxy(line)).collect();
+        assert!(told.len() == 1 && told[0].contains(problem), "{text}: {told:?}");
+    }
+}
+
+#[test]
+fn a_number_without_its_unit_gets_the_corrected_line() {
+    check(
+        "listen:\n  http: 8080\npolicies:\n  a: { limit: 100/min, deadline: 20 }\n",
+        &[
+            "f:2:9: listen.http: `8080` is no address: write `http: 127.0.0.1:8080`",
+            "f:4:34: policies.a.deadline: `20` has no unit: write `deadline: 20ms` or `deadline: 20s`",
+        ],
+    );
+    // What is told to be written is right.
+    let written = "listen:\n  http: 127.0.0.1:8080\nstore: redis://h\npolicies:\n  a: { limit: 100/min, deadline: 20ms }";
+    check(written, &[]);
+}
+
+#[test]
+fn wrong_indentation_and_lists_say_what_to_write() {
+    for (text, problem) in [
+        (
+            "policies:\n  api:\n  limit: 100/min\n  burst: 20\n",
+            "f:2:3: policies.api: is empty: write `api: 100/min`, or indent the lines that belong to `api` further than it",
+        ),
+        (
+            "policies:\napi:\n  limit: 100/min\n",
+            "f:2:1: `api` looks like a policy: indent it below `policies:`",
+        ),
+        (
+            "api: 100/min burst 20\n",
+            "f:1:1: `api` looks like a policy: indent it below `policies:`",
+        ),
+        (
+            "policies:\n- api: 100/min\n",
+            "f:2:3: policies: expected names with values: write `NAME: 100/min burst 20` below it, without `-`",
+        ),
+        (
+            "policies: 100/min\n",
+            "f:1:11: policies: expected names with values: write `NAME: 100/min burst 20` below it",
+        ),
+        (
+            "policies: { api: 5/s }\nroutes: { policy: api }\n",
+            "f:2:9: routes: expected a list: begin each of its items with `- `",
+        ),
+    ] {
+        check(text, &[problem]);
+    }
+    let odd = problems("policies:\n  api:\n    limit: 100/min\n   burst: 5\n");
+    assert!(odd.len() == 1 && odd[0].contains("begin in the same column"), "{odd:?}");
+}
+
+#[test]
+fn only_near_words_are_suggested() {
+    for (typed, meant) in
+        [("limt", Some("limit")), ("brust", Some("burst")), ("rate", None), ("max", None)]
+    {
+        let told = problems(&format!("policies:\n  api: {{ limit: 5/s, {typed}: 3 }}"));
+        let suggestion = meant.map(|meant| format!("did you mean `{meant}`?"));
+        assert_eq!(told[0].contains("did you mean"), meant.is_some(), "{typed}: {told:?}");
+        assert!(told[0].contains(&suggestion.unwrap_or_default()), "{typed}: {told:?}");
+    }
+}
+
+#[test]
+fn routes_that_are_never_reached_and_empty_files_are_warned_of() {
+    let routes =
+        |routes: &str| format!("policies: {{ a: 5/s burst 1, b: 6/s burst 1 }}\nroutes:\n{routes}");
+    let shadowed = routes("  - { policy: a }\n  - { match: { path: /login }, policy: b }\n");
+    assert_eq!(
+        warnings(&shadowed),
+        [
+            "f:4:5: routes[1]: is never reached: routes[0] matches all of its requests, and the first match wins. Move this \
+          one before it"
+        ]
+    );
+    let in_order = routes("  - { match: { path: /login }, policy: b }\n  - { policy: a }\n");
+    assert!(warnings(&in_order).is_empty());
+    for empty in ["", "# nothing yet\n", "{}"] {
+        let told = warnings(empty);
+        assert!(told.len() == 1 && told[0].contains("the file is empty"), "{empty:?}: {told:?}");
+    }
+    assert!(warnings("listen: { http: 127.0.0.1:1 }").is_empty());
+}
+
+#[test]
+fn limits_whose_burst_is_the_whole_limit_are_noted_with_their_numbers() {
+    let text =
+        "policies:\n  api: 100/min\n  calm: 100/min burst 5\n  exact: sliding-window 100/min\n";
+    let config = Config::parse(text, &lookup, STORES).unwrap();
+    let noted = first_periods(&config.policies);
+    assert_eq!(noted.len(), 1, "{noted:?}");
+    assert_eq!(noted[0].0, "api");
+    assert!(noted[0].1.contains("up to twice in the first period: 200 in a minute"), "{noted:?}");
+}

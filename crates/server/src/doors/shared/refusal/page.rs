@@ -1,0 +1,53 @@
+//! The pages that people see in place of the site: self-contained, because other requests of the same client may fail
+//! as well.
+
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use hyper::body::Bytes;
+
+const PAGE: &str = include_str!("page.html");
+const TIMER: &str = include_str!("timer.html");
+
+/// What a page says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Text {
+    title: &'static str,
+    message: &'static str,
+}
+
+/// For clients that may come back.
+pub(super) const LIMITED: Text = Text {
+    title: "Whoa, Slow Down There!",
+    message: "This site is receiving too many requests. Please wait: this page reloads automatically.",
+};
+
+/// For clients that are blocked.
+pub(super) const BLOCKED: Text = Text {
+    message: "This site does not accept this request. Trying again will not help.",
+    ..LIMITED
+};
+
+/// For an upstream that does not answer.
+pub(super) const UNREACHABLE: Text = Text {
+    title: "Back Soon",
+    message: "This site does not answer at the moment. Please wait: this page reloads automatically.",
+};
+
+/// A page that reloads after so many seconds, if that helps.
+pub(super) fn response(status: StatusCode, text: Text, seconds: Option<&str>) -> Response<Bytes> {
+    let refresh = |it| format!("<meta http-equiv=\"refresh\" content=\"{it}\">\n");
+    let unit = if seconds == Some("1") { "second" } else { "seconds" };
+    let timer = |it| TIMER.replace("{seconds}", it).replace("{unit}", unit);
+    let body = PAGE
+        .replace("{title}", text.title)
+        .replace("{message}", text.message)
+        .replace("{refresh}", &seconds.map(refresh).unwrap_or_default())
+        .replace("{timer}", &seconds.map(timer).unwrap_or_default());
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    let csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(csp));
+    response
+}
