@@ -108,8 +108,8 @@ async def wrong_server(behave: Handler) -> AsyncIterator[str]:
         tasks.add(asyncio.current_task())
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            length = next(line for line in head.lower().split(b"\r\n") if b"content-length:" in line)
-            await reader.readexactly(int(length.split(b":")[1]))
+            lengths = [line for line in head.lower().split(b"\r\n") if b"content-length:" in line]
+            await reader.readexactly(int(lengths[0].split(b":")[1]) if lengths else 0)
             await behave(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
