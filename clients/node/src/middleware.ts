@@ -122,12 +122,17 @@ function verdict(decision: Decision): Verdict {
 }
 
 /** The server's header, in whole seconds; it includes jitter so that clients do not retry at once. */
-function retryAfterSeconds({ headers, retryAfterMs }: Decision): number | null {
+function retryAfterSeconds({ headers, retryAfterMs, source }: Decision): number | null {
   const seconds = Number(headers?.['retry-after']);
   if (seconds > 0) {
     return seconds;
   }
-  return retryAfterMs === null ? null : jittered(Math.max(1, Math.ceil(retryAfterMs / 1000)));
+  if (retryAfterMs === null) {
+    return null;
+  }
+  const known = Math.max(1, Math.ceil(retryAfterMs / 1000));
+  // A server that fails closed has sent it as a header, too.
+  return source === 'fail-closed' ? known : jittered(known);
 }
 
 /** Up to a fifth more, as the server adds it. A fifth of less than 5 s is less than 1 s: there, some get a whole one. */

@@ -22,6 +22,9 @@ class ExpectedPolicies:
 
     def add(self, names: Iterable[str]) -> list[str]:
         """Return the names that are new."""
+        names = [name for name in names if name not in self._names]
+        if not names:
+            return []
         with self._lock:
             new = sorted(set(names) - self._names)
             self._names.update(new)

@@ -144,7 +144,11 @@ def decision(reply: Reply, policy: str) -> Decision:
     seconds = reply.fail_closed_seconds()
     if seconds is not None:
         wait = seconds * 1000
-        return Decision(False, 0, 0, wait, wait, policy, policy, "fail-closed", error=reply.problem())
+        # The header has the server's jitter.
+        headers = {"retry-after": str(seconds)}
+        return Decision(
+            False, 0, 0, wait, wait, policy, policy, "fail-closed", headers=headers, error=reply.problem()
+        )
     return replace(_decision(reply.fields()), headers=_limit_headers(reply.headers))
 
 
