@@ -25,7 +25,7 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
   checkPolicyNames(client, typeof rule.policy === 'string' ? [rule.policy] : [], processWarning);
   let hasWarned = false;
   const warnOnce = (request: Request): void => {
-    const warning = hasWarned ? undefined : addressWarning(request);
+    const warning = hasWarned ? undefined : addressWarning(request, 'Authenticate before the rate limit');
     if (warning !== undefined) {
       hasWarned = true;
       processWarning(warning);

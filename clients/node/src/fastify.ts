@@ -17,8 +17,8 @@ export type FastifyRateLimitOptions = Partial<FastifyRateLimitRule> & {
   /** A client or its options. */
   readonly client?: Client | undefined;
   /**
-   * When to check. By default as soon as the user is known; in an app without users, at once. `onRequest` checks at once,
-   * `preHandler` after the body was read.
+   * When to check. By default as soon as the user is known; in an app without users, at once. `onRequest` checks at
+   * once, `preHandler` after the body was read.
    */
   readonly hook?: 'onRequest' | 'preHandler' | undefined;
 };
@@ -68,8 +68,8 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
     defer(route);
   });
   instance.addHook('onReady', async () => {
-    const active = routes.filter(({ context }) => isActive(context)).map(({ options: { config } }) => config?.rateLimit);
-    const policies = [rule, ...active].map((one) => (one || {}).policy);
+    const active = routes.filter(({ context }) => isActive(context));
+    const policies = [rule, ...active.map((route) => route.options.config?.rateLimit)].map((one) => one && one.policy);
     const names = policies.filter((policy) => typeof policy === 'string');
     checkPolicyNames(client, names, logTo(instance.log, 'error'));
   });
@@ -107,6 +107,8 @@ function limiter(
   };
 }
 
+const REMEDY = 'Authenticate in `onRequest`, or register the rate limit later, with `hook: "preHandler"`';
+
 /** Warns once, when a request that was limited by its address turns out to have a user. */
 function addressWarnings(): (request: FastifyRequest, reply: FastifyReply, isByAddress: boolean) => void {
   let hasWarned = false;
@@ -115,7 +117,7 @@ function addressWarnings(): (request: FastifyRequest, reply: FastifyReply, isByA
       return;
     }
     reply.raw.once('finish', () => {
-      const warning = hasWarned ? undefined : addressWarning(request);
+      const warning = hasWarned ? undefined : addressWarning(request, REMEDY);
       if (warning !== undefined) {
         hasWarned = true;
         logTo(request.server.log, 'warn')(warning);

@@ -63,7 +63,8 @@ function distance(a: string, b: string): number {
     const row = [i];
     for (let j = 1; j <= b.length; j += 1) {
       const replaced = at(last, j - 1) + Number(a[i - 1] !== b[j - 1]);
-      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1] ? at(before, j - 2) + 1 : Infinity;
+      const isSwapped = i > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const swapped = isSwapped ? at(before, j - 2) + 1 : Infinity;
       row.push(Math.min(at(last, j) + 1, at(row, j - 1) + 1, replaced, swapped));
     }
     [before, last] = [last, row];

@@ -9,8 +9,8 @@ export type Limit = (request: FastifyRequest, reply: FastifyReply) => Promise<un
 /**
  * Adds the hooks that call `limit`, which ignores all calls for a request but the first:
  *
- * 1. `onRequest`, before all else, if the user is known, or the app has no users. `@fastify/jwt`, `@fastify/passport` and
- *    others add a property `user` to every request.
+ * 1. `onRequest`, before all else, if the user is known, or the app has no users. `@fastify/jwt`, `@fastify/passport`
+ *    and others add a property `user` to every request.
  * 2. `preParsing`, after the `onRequest` hooks of the app and of the route, and before the body is read.
  * 3. After the last `preHandler` of the route, if the route has hooks of its own that may bring the user.
  *

@@ -27,8 +27,8 @@ export function addressKey({ ip }: HasIp): string {
   return ipKey(ip);
 }
 
-/** Why a request with a user was limited by its address: visitors behind one address share a limit, which looks right. */
-export function addressWarning(request: object): string | undefined {
+/** Why a request with a user was limited by its address: users behind one address share a limit, which looks right. */
+export function addressWarning(request: object, remedy: string): string | undefined {
   const { user } = request as { user?: unknown };
   if (typeof user !== 'object' || user === null) {
     return undefined;
@@ -38,7 +38,7 @@ export function addressWarning(request: object): string | undefined {
       ? undefined
       : 'a request was limited by its IP address: `request.user` has neither `id` nor `sub`. Set the option `key`';
   }
-  return 'a request was limited by its IP address, because its user was not known yet. Authenticate before the rate limit';
+  return `a request was limited by its IP address, because its user was not known yet. ${remedy}`;
 }
 
 function isId(value: unknown): boolean {

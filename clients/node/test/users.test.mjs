@@ -91,7 +91,8 @@ test('in an app with users a visitor is refused before the body is read', async 
     it.register(jwt, { secret: 'secret' });
     it.post('/login', hello);
   });
-  const post = (path) => fetch(url + path, { method: 'POST', body: '{', headers: { 'content-type': 'application/json' } });
+  const headers = { 'content-type': 'application/json' };
+  const post = (path) => fetch(url + path, { method: 'POST', body: '{', headers });
   // A body that is read would be a 400.
   assert.deepEqual([(await post('/login')).status, (await post('/not-a-route')).status], [429, 429]);
 });
@@ -100,16 +101,20 @@ const LATE = /^warn tidegate: a request was limited by its IP address, because i
 const NAMELESS = /^warn tidegate: .*`request\.user` has neither `id` nor `sub`/;
 
 test('a user that comes after the key was taken is reported once', async () => {
+  const onRequest = (it) => it.get('/', { onRequest: verify }, hello);
+  const ofApp = (it) => it.get('/', hello).addHook('preHandler', async (request) =>
+    request.headers.authorization && request.jwtVerify());
   const rows = [
-    ['a hook that is too early', { hook: 'onRequest' }, { sub: 'ann' }, LATE],
-    ['a token without a user', {}, { role: 'admin' }, NAMELESS],
+    ['a hook that is too early', onRequest, { hook: 'onRequest' }, { sub: 'ann' }, LATE],
+    ['a preHandler of the app', ofApp, {}, { sub: 'ann' }, LATE],
+    ['a token without a user', onRequest, {}, { role: 'admin' }, NAMELESS],
   ];
-  for (const [what, options, claims, expected] of rows) {
+  for (const [what, build, options, claims, expected] of rows) {
     const lines = [];
     const url = await fastifyApp(async (it) => {
       it.register(jwt, { secret: 'secret' });
       it.register(rateLimit, { client, policy: 'plenty', ...options });
-      it.get('/', { onRequest: verify }, hello);
+      build(it);
       it.get('/open', hello);
     }, { loggerInstance: listLog(lines) });
     await get(`${url}/open`);

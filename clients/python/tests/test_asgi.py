@@ -268,6 +268,25 @@ async def test_users_are_limited_by_name_and_others_by_address(start_server: Sta
             assert (await client.peek("few", who, 0)).remaining == 0
 
 
+async def test_a_user_that_is_known_too_late_is_reported_once(
+    client: Tidegate, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Starlette(
+        routes=[Route("/", lambda _: PlainTextResponse("hello"))],
+        middleware=[
+            Middleware(RateLimitMiddleware, client=client, policy="plenty"),
+            Middleware(AuthenticationMiddleware, backend=ByHeader()),
+        ],
+    )
+    async with serving(app) as url, httpx.AsyncClient(base_url=url, timeout=DEADLINE) as http:
+        await http.get("/")
+        assert caplog.messages == []
+        for name in ("ann", "ben"):
+            await http.get("/", headers={"x-user": name})
+    late = [message for message in caplog.messages if "its user was not known yet" in message]
+    assert len(late) == 1
+
+
 class User:
     is_authenticated = True
 
@@ -287,6 +306,9 @@ class User:
         ({"client": ("203.0.113.7", 1), "user": User(identity="ann")}, "ann"),
         ({"client": ("203.0.113.7", 1), "user": User(id=42)}, "42"),
         ({"client": ("203.0.113.7", 1), "user": User(id=UUID(int=7))}, str(UUID(int=7))),
+        ({"client": ("203.0.113.7", 1), "user": User(sub="ann")}, "ann"),
+        ({"client": ("203.0.113.7", 1), "user": {"sub": "ann", "exp": 1}}, "ann"),
+        ({"client": ("203.0.113.7", 1), "user": {"name": "Ann"}}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": User(identity="")}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": User(id=42, is_authenticated=False)}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": None}, "203.0.113.7"),

@@ -80,7 +80,7 @@ def test_type_checkers_report_misspelt_options(tmp_path: Path) -> None:
         "from tidegate import SyncTidegate, Tidegate",
         "from tidegate.asgi import RateLimitMiddleware",
         "from tidegate.django import rate_limit as django_limit",
-        "from tidegate.fastapi import rate_limit",
+        "from tidegate.fastapi import lifespan, rate_limit",
         "from tidegate.flask import RateLimit",
         "Starlette().add_middleware(RateLimitMiddleware, client=Tidegate(), policy='p', cost=1)",
         "Starlette().add_middleware(RateLimitMiddleware, client=Tidegate(), policy='p', cots=1)",
@@ -89,13 +89,14 @@ def test_type_checkers_report_misspelt_options(tmp_path: Path) -> None:
         "django_limit('p', cots=10)",
         "Tidegate(timout=1)",
         "SyncTidegate().check('p', 'k', cots=1)",
+        "lifespan(timout=1)",
     ]
     (tmp_path / "use.py").write_text("\n".join(lines))
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "use.py"]
     environment = {"MYPYPATH": str(HERE.parent / "src"), "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     reported = {int(line.split(":")[1]) for line in ran.stdout.splitlines() if ": error: " in line}
-    assert reported == set(range(8, 14)), ran.stdout + ran.stderr
+    assert reported == set(range(8, 15)), ran.stdout + ran.stderr
 
 
 @pytest.mark.anyio

@@ -5,9 +5,22 @@ from __future__ import annotations
 import os
 import ssl as tls
 from dataclasses import dataclass
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 from .checks import number, whole
+from .fallback import OnError
+
+
+class ClientOptions(TypedDict, total=False):
+    """The options of both clients, besides `url`."""
+
+    socket: str | os.PathLike[str] | None
+    timeout: float
+    on_error: OnError
+    token: str | None
+    ssl: tls.SSLContext | None
+    max_connections: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from .checks import Key
 from .client import Tidegate
-from .fallback import OnError
-from .identity import default_key
+from .fallback import OnError, log
+from .identity import default_key, user_key
 from .refusal import CONTENT_TYPE, refusal
 from .replies import Decision
 from .rule import Rule, ValueOrFunction, is_preflight
@@ -58,6 +58,7 @@ class RateLimitMiddleware:
         self._client = client
         self._rule = Rule(policy, key, cost, skip, on_error)
         self._on_denied = on_denied
+        self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then pass it to the application or deny it."""
@@ -67,7 +68,10 @@ class RateLimitMiddleware:
         if decision is None:
             await self._app(scope, receive, send)
         elif decision.allowed:
+            had_user = user_key(scope.get("user")) is not None
             await self._app(scope, receive, _adding(decision.headers, send))
+            if not had_user:
+                self._warn_of_late_user(scope)
         elif scope["type"] == "websocket" and not _supports_denial_response(scope):
             await _close(receive, send)
         else:
@@ -77,6 +81,15 @@ class RateLimitMiddleware:
         if scope["type"] not in ("http", "websocket") or _is_preflight(scope):
             return None
         return await self._rule.decide(self._client, scope, lambda: default_key(scope))
+
+    def _warn_of_late_user(self, scope: Scope) -> None:
+        """Warn once if a request that was limited by its address turns out to have a user."""
+        if self._rule.key is None and not self._has_warned and user_key(scope.get("user")) is not None:
+            self._has_warned = True
+            log.warning(
+                "a request was limited by its IP address, because its user was not known yet."
+                " Add the authentication middleware outside of the rate limit"
+            )
 
     async def _deny(self, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
         denied = refusal(decision)

@@ -180,8 +180,8 @@ class Tidegate:
             task.add_done_callback(self._asking.discard)
 
     async def _report_unknown(self, names: list[str]) -> None:
-        # The checks report a server that does not answer.
-        with contextlib.suppress(TidegateError):
+        # The checks report a server that does not answer, and a client that is closed or of another loop.
+        with contextlib.suppress(TidegateError, RuntimeError):
             report_unknown(names, await self.policy_names())
 
     async def aclose(self) -> None:

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_type_hints
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, WebSocketException, params
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.requests import HTTPConnection
 
+from .address import ClientOptions
 from .asgi import POLICY_VIOLATION
 from .checks import Key
 from .client import Tidegate
@@ -27,8 +28,7 @@ _declared: set[str] = set()
 
 
 def lifespan(
-    url: str | None = None,
-    **options: Any,  # noqa: ANN401
+    url: str | None = None, **options: Unpack[ClientOptions]
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """Open the client `app.state.tidegate` while the application runs: `FastAPI(lifespan=lifespan(URL))`.
 
