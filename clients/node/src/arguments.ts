@@ -10,9 +10,6 @@ const CHECK_BYTES_MAX = 64 * 1024;
 
 /** The JSON body of a call on one policy. */
 export function checkBody(check: Check, more: Record<string, unknown> = {}, at = ''): string {
-  if (typeof check !== 'object' || check === null) {
-    throw badInput(at === '' ? 'check' : at.slice(0, -1), 'an object like { policy, key }', check);
-  }
   const { policy, key, cost } = check;
   text(`${at}policy`, policy);
   const body = { policy, ...keyFields(`${at}key`, key), ...(cost === undefined ? {} : { cost }), ...more };

@@ -1,6 +1,6 @@
 // Splits many checks into as few batch calls as the server accepts.
 
-import { checkBody } from './arguments.js';
+import { checkBody, object } from './arguments.js';
 import { BATCH_BYTES_MAX, BATCH_MAX, type Call } from './dispatcher.js';
 import { badInput, TidegateError } from './error.js';
 import type { Check, Decision } from './types.js';
@@ -19,7 +19,10 @@ export function parts(checks: readonly Check[], atomic: boolean): Part[] {
   if (!Array.isArray(checks)) {
     throw badInput('checks', 'a list like [{ policy, key }]', checks);
   }
-  const bodies = checks.map((check, index) => checkBody(check, {}, `checks[${index}].`));
+  const bodies = checks.map((check, index) => {
+    object(`checks[${index}]`, check, ['policy', 'key', 'cost']);
+    return checkBody(check, {}, `checks[${index}].`);
+  });
   const parts: Part[] = [];
   for (let begin = 0; begin < bodies.length;) {
     const end = endOfPart(bodies, begin);

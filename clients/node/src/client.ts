@@ -153,6 +153,12 @@ export class Tidegate {
     await this.#dispatcher.send({ path: '/v1/observe', body, decode: () => {}, repeatable: true }, options);
   }
 
+  /** The names of the server's policies. */
+  async policyNames(options: CallOptions = {}): Promise<string[]> {
+    checkOptions(options, CALL);
+    return this.#dispatcher.send({ path: '/v1/policies', decode: wire.policyNames, repeatable: true }, options);
+  }
+
   /** Rejects new calls, waits for pending ones, and closes the connections. */
   async close(): Promise<void> {
     await this.#dispatcher.close();

@@ -20,7 +20,8 @@ const SHARED_CALLS_MAX = 4;
 
 export interface Call<T> {
   readonly path: string;
-  readonly body: string;
+  /** Without one, it is a GET. */
+  readonly body?: string;
   readonly decode: (json: unknown, reply?: Reply) => T;
   /** Checks of the same shape may share a batch: the server rejects all of them or none. */
   readonly shape?: string;
@@ -153,7 +154,7 @@ export class Dispatcher {
       if (job.shape !== shape) {
         continue;
       }
-      bytes += Buffer.byteLength(job.body) + 1;
+      bytes += Buffer.byteLength(job.body ?? '') + 1;
       if (jobs.length === BATCH_MAX || (jobs.length > 0 && bytes > BATCH_BYTES_MAX)) {
         break;
       }
@@ -193,12 +194,12 @@ export class Dispatcher {
     const [job] = jobs as [Job];
     const { path, body, repeatable } = job;
     if (jobs.length === 1) {
-      const reply = await this.#transport.post({ path, body, timeoutMs, repeatable });
+      const reply = await this.#transport.send({ path, body, timeoutMs, repeatable });
       return [job.decode(wire.body(reply), reply)];
     }
     const headers = jobs.some((job) => job.headers) ? '"headers":true,' : '';
     const all = `{${headers}"checks":[${jobs.map((job) => job.body).join(',')}]}`;
-    const reply = await this.#transport.post({ path: '/v1/check/batch', body: all, timeoutMs, repeatable });
+    const reply = await this.#transport.send({ path: '/v1/check/batch', body: all, timeoutMs, repeatable });
     return wire.decisions(wire.body(reply), jobs.length).map((json, index) => jobs[index]?.decode(json));
   }
 

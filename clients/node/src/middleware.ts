@@ -3,15 +3,15 @@
 import { object, onErrorValue, timeout } from './arguments.js';
 import { Tidegate } from './client.js';
 import { badInput, type TidegateError } from './error.js';
-import { ipKey } from './ip.js';
 import type { TidegateOptions } from './options.js';
 import type { Decision, Key, OnError } from './types.js';
+import { addressKey, userKey, type HasIp } from './user.js';
 
 type Awaitable<T> = T | Promise<T>;
 
 export interface Rule<Req, Res> {
   readonly policy: string | ((request: Req) => Awaitable<string>);
-  /** The key of a request. Without one, `request.user?.id` is used, then the IP address (see `ipKey`). */
+  /** The key of a request. Without one, `request.user`'s `id` or `sub` is used, then the IP address (see `ipKey`). */
   readonly key?: ((request: Req) => Awaitable<Key | undefined>) | undefined;
   readonly cost?: number | ((request: Req) => Awaitable<number>) | undefined;
   /** Returns true for requests that are not limited. */
@@ -31,18 +31,15 @@ export type Client = Tidegate | TidegateOptions;
 
 export interface Verdict {
   readonly headers: Readonly<Record<string, string>>;
-  /** The response to a denied request. */
-  readonly refusal?: { readonly status: 429 | 503; readonly body: RefusalBody; readonly decision: Decision };
+  /** Whether the key was the IP address, for want of a user. */
+  readonly isByAddress?: boolean;
+  /** The response to a denied request. The body is JSON, the same bytes in every framework. */
+  readonly refusal?: { readonly status: 429 | 503; readonly body: string; readonly decision: Decision };
 }
 
-export interface RefusalBody {
-  readonly error: string;
-  readonly message: string;
-  readonly retryAfter: number | null;
-}
-
-interface HasIp {
-  readonly ip?: string | undefined;
+interface HasMethod {
+  readonly method?: string | undefined;
+  readonly headers?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError', 'timeoutMs'];
@@ -81,34 +78,31 @@ export function clientOf(given: Client | undefined): { client: Tidegate; isOwned
 }
 
 export async function decide<Req extends object, Res>(
-  client: Tidegate, rule: Rule<Req, Res>, request: Req & HasIp,
+  client: Tidegate, rule: Rule<Req, Res>, request: Req & HasIp & HasMethod,
 ): Promise<Verdict> {
-  if (await rule.skip?.(request)) {
+  if (isPreflight(request) || await rule.skip?.(request)) {
     return { headers: {} };
   }
   const policy = typeof rule.policy === 'function' ? await rule.policy(request) : rule.policy;
   const cost = typeof rule.cost === 'function' ? await rule.cost(request) : rule.cost;
-  const key = await rule.key?.(request);
+  // A visitor may omit the header that the key comes from: that is not an error.
+  const key = await rule.key?.(request) || userKey(request);
   const { onError, timeoutMs } = rule;
   try {
-    // A visitor may omit the header that the key comes from: that is not an error.
-    const effectiveKey = key || defaultKey(request);
-    return verdict(await client.check(policy, effectiveKey, { cost, onError, timeoutMs, headers: true }));
+    const options = { cost, onError, timeoutMs, headers: true };
+    return { ...verdict(await client.check(policy, key ?? addressKey(request), options)), isByAddress: !key };
   } catch (error) {
     throw asServerError(error as TidegateError);
   }
 }
 
-function defaultKey(request: object & HasIp): Key {
-  const { user } = request as { user?: { id?: unknown } | null };
-  const id = user?.id;
-  if (typeof id === 'number' || typeof id === 'bigint' || (typeof id === 'string' && id !== '')) {
-    return String(id);
-  }
-  if (!request.ip) {
-    throw badInput('key', 'a user or an IP address (behind a Unix socket, trust the proxy or set `key`)', request.ip);
-  }
-  return ipKey(request.ip);
+/**
+ * A browser's question before a cross-origin request. It carries no credentials, and a page cannot read why it was
+ * refused.
+ */
+function isPreflight({ method, headers }: HasMethod): boolean {
+  return method === 'OPTIONS' && headers?.origin !== undefined
+    && headers['access-control-request-method'] !== undefined;
 }
 
 function verdict(decision: Decision): Verdict {
@@ -123,17 +117,22 @@ function verdict(decision: Decision): Verdict {
     : { error: 'Too Many Requests', message: `Rate limit exceeded. ${retryHint(retryAfter)}`, retryAfter };
   return {
     headers: retryAfter === null ? headers : { ...headers, 'retry-after': String(retryAfter) },
-    refusal: { status: failed ? 503 : 429, body, decision },
+    refusal: { status: failed ? 503 : 429, body: JSON.stringify(body), decision },
   };
 }
 
 /** The server's header, in whole seconds; it includes jitter so that clients do not retry at once. */
-function retryAfterSeconds({ headers, retryAfterMs }: Decision): number | null {
+function retryAfterSeconds({ headers, retryAfterMs, source }: Decision): number | null {
   const seconds = Number(headers?.['retry-after']);
   if (seconds > 0) {
     return seconds;
   }
-  return retryAfterMs === null ? null : jittered(Math.max(1, Math.ceil(retryAfterMs / 1000)));
+  if (retryAfterMs === null) {
+    return null;
+  }
+  const known = Math.max(1, Math.ceil(retryAfterMs / 1000));
+  // A server that fails closed has sent it as a header, too.
+  return source === 'fail-closed' ? known : jittered(known);
 }
 
 /** Up to a fifth more, as the server adds it. A fifth of less than 5 s is less than 1 s: there, some get a whole one. */

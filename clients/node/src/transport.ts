@@ -13,7 +13,8 @@ const IDLE_MS_MAX = 30_000;
 
 export interface Request {
   readonly path: string;
-  readonly body: string;
+  /** Without one, it is a GET. */
+  readonly body?: string | undefined;
   readonly timeoutMs: number;
   /** Whether the server may safely process it twice. */
   readonly repeatable: boolean;
@@ -39,12 +40,12 @@ export class Transport {
       'content-type': 'application/json',
       ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
     };
-    this.#options = { ...target.connection, ...(target.secure ? tls : {}), method: 'POST', headers };
+    this.#options = { ...target.connection, ...(target.secure ? tls : {}), headers };
     this.#prefix = target.prefix;
   }
 
   /** Rejects only with a `TidegateError`, and within the timeout. */
-  post(request: Request): Promise<Reply> {
+  send(request: Request): Promise<Reply> {
     const deadline = performance.now() + request.timeoutMs;
     return this.#attempt(request, deadline, request.repeatable);
   }
@@ -57,7 +58,8 @@ export class Transport {
     return new Promise((resolve, reject) => {
       // The retry opens a new connection: other idle ones may be closed as well.
       const agent = mayRetry || !request.repeatable ? this.#agent : false;
-      const call = this.#request({ ...this.#options, path: this.#prefix + request.path, agent });
+      const method = request.body === undefined ? 'GET' : 'POST';
+      const call = this.#request({ ...this.#options, method, path: this.#prefix + request.path, agent });
       let answered = false;
       const timer = new Timer(deadline - performance.now(), () => call.destroy(timedOut(request.timeoutMs)));
       const fail = (error: Error): void => {

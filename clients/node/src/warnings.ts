@@ -1,4 +1,4 @@
-// Reports that a call was answered without the server: a limiter that does not limit must not go unnoticed.
+// Reports a limiter that does not limit as meant: it must not go unnoticed.
 
 import type { TidegateError } from './error.js';
 
@@ -12,7 +12,7 @@ export function processWarnings(now: () => number = () => performance.now()): On
   return (error) => {
     if (now() >= silentUntil) {
       silentUntil = now() + WARNING_INTERVAL_MS;
-      process.emitWarning(`answered without the server: ${error.message}`, 'TidegateWarning');
+      processWarning(`answered without the server: ${error.message}`);
     }
   };
 }
@@ -23,7 +23,23 @@ export function guarded(hook: OnTrouble): OnTrouble {
     try {
       hook(error);
     } catch (thrown) {
-      process.emitWarning(`onTrouble threw: ${String(thrown)}`, 'TidegateWarning');
+      processWarning(`onTrouble threw: ${String(thrown)}`);
     }
   };
+}
+
+export function processWarning(message: string): void {
+  process.emitWarning(message, 'TidegateWarning');
+}
+
+interface Log {
+  /** Undefined if the app has no logger. */
+  readonly level?: string;
+  warn(message: string): void;
+  error(message: string): void;
+}
+
+/** Writes to the app's log, or emits a process warning if it has none. */
+export function logTo(log: Log, level: 'warn' | 'error'): (message: string) => void {
+  return (message) => (log.level === undefined ? processWarning(message) : log[level](`tidegate: ${message}`));
 }

@@ -61,6 +61,11 @@ export function released(json: unknown): boolean {
   return flag(object(json, 'an object'), 'released');
 }
 
+/** Policies are an object by name. */
+export function policyNames(json: unknown): string[] {
+  return Object.keys(object(json, 'policies by name'));
+}
+
 /** The decisions of a batch as JSON, one per check. */
 export function decisions(json: unknown, count: number): unknown[] {
   const { decisions } = object(json, 'an object');

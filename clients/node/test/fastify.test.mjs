@@ -255,7 +255,7 @@ test('the plugin closes its own client with the app, not a given one', async () 
   fastify.register(async (inner) => inner.register(rateLimit, { client, policy: 'plenty' }));
   fastify.get('/', hello);
   await get(await fastify.listen({ port: 0, host: '127.0.0.1' }));
-  assert.equal(fault.seen.open, 1);
+  assert.ok(fault.seen.open >= 1);
   await fastify.close();
   await until('its connection to be closed', () => fault.seen.open === 0);
   assert.equal((await client.check('plenty', 'still open')).allowed, true);

@@ -54,7 +54,7 @@ test('a client of one kind works in a middleware of the other', () => {
     import { Tidegate } from 'tidegate';
     const { rateLimit } = createRequire(import.meta.url)('tidegate/express');
     const client = new Tidegate({ socketPath: '/nowhere', onError: 'deny' });
-    const response = { set() {}, status(code) { console.log(code); }, json() {} };
+    const response = { set() {}, status(code) { console.log(code); }, type() { return this; }, send() {} };
     await rateLimit({ client, policy: 'p' })({ ip: '192.0.2.7' }, response);`);
   assert.equal(node('mixed.mjs'), '503\n');
 });

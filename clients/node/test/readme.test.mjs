@@ -43,5 +43,5 @@ for (const [name, code] of [...examples('client'), ...examples('project')]) {
 }
 
 test('both READMEs have examples', () => {
-  assert.ok(examples('client').length >= 4 && examples('project').length >= 1);
+  assert.ok(examples('client').length >= 6 && examples('project').length >= 1);
 });

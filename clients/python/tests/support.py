@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +19,7 @@ import uvicorn
 from tidegate.asgi import ASGIApp
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+SOURCE = CHECKOUT / "clients/python/src"
 # Long enough for the slowest machine.
 DEADLINE = 60.0
 
@@ -108,8 +110,8 @@ async def wrong_server(behave: Handler) -> AsyncIterator[str]:
         tasks.add(asyncio.current_task())
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            length = next(line for line in head.lower().split(b"\r\n") if b"content-length:" in line)
-            await reader.readexactly(int(length.split(b":")[1]))
+            lengths = [line for line in head.lower().split(b"\r\n") if b"content-length:" in line]
+            await reader.readexactly(int(lengths[0].split(b":")[1]) if lengths else 0)
             await behave(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -143,3 +145,29 @@ async def serving(app: ASGIApp, *, host: str = "127.0.0.1") -> AsyncIterator[str
         server.should_exit = True
         await asyncio.wait_for(task, DEADLINE)
         listener.close()
+
+
+@contextmanager
+def gunicorn(folder: Path, app: str, log: Path, environment: dict[str, str], *options: str) -> Iterator[str]:
+    """Start gunicorn with an application in a folder, on a socket that already listens. Return its URL."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        descriptor = listener.fileno()
+        arguments = ["--worker-class", "gthread", "--threads", "8", "--workers", "3", "--timeout", "120"]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gunicorn", "--bind", f"fd://{descriptor}", *arguments, *options, app],
+                cwd=folder,
+                env=os.environ | {"PYTHONPATH": f"{SOURCE}:{folder}", "HOME": str(log.parent)} | environment,
+                pass_fds=[descriptor],
+                stdout=out,
+                stderr=out,
+            )
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(DEADLINE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -71,7 +71,11 @@ async def test_responses_have_rate_limit_headers_and_denials_retry_after(client:
 async def test_a_cost_above_the_limit_has_no_retry_after(client: Tidegate, key: str) -> None:
     async with limited(client, key=key, cost=4) as http:
         answer = await http.get("/")
-    body = {"error": "Too Many Requests", "message": "Rate limit exceeded.", "retryAfter": None}
+    body = {
+        "error": "Too Many Requests",
+        "message": "Rate limit exceeded. Retrying will not help.",
+        "retryAfter": None,
+    }
     assert (answer.status_code, answer.json()) == (429, body)
     assert "retry-after" not in answer.headers
 
@@ -147,7 +151,7 @@ async def test_without_the_server_on_error_applies(dead_url: str, on_error: Any,
         assert seconds in (1, 2)
         assert answer.json() == {
             "error": "Service Unavailable",
-            "message": f"The rate limiter is unavailable. Retry after {seconds} seconds.",
+            "message": f"Rate limiter unavailable. Retry after {seconds} seconds.",
             "retryAfter": seconds,
         }
 
@@ -192,7 +196,7 @@ async def test_web_sockets_are_denied_before_they_are_accepted(client: Tidegate,
     assert int(answer.headers["retry-after"]) >= 1
     assert answer.headers["x-ratelimit-remaining"] == "0"
     assert answer.body is not None
-    assert answer.body.startswith(b'{"error": "Too Many Requests"')
+    assert answer.body.startswith(b'{"error":"Too Many Requests"')
 
 
 async def test_on_denied_replaces_the_response_to_a_web_socket(client: Tidegate, key: str) -> None:
@@ -264,6 +268,25 @@ async def test_users_are_limited_by_name_and_others_by_address(start_server: Sta
             assert (await client.peek("few", who, 0)).remaining == 0
 
 
+async def test_a_user_that_is_known_too_late_is_reported_once(
+    client: Tidegate, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Starlette(
+        routes=[Route("/", lambda _: PlainTextResponse("hello"))],
+        middleware=[
+            Middleware(RateLimitMiddleware, client=client, policy="plenty"),
+            Middleware(AuthenticationMiddleware, backend=ByHeader()),
+        ],
+    )
+    async with serving(app) as url, httpx.AsyncClient(base_url=url, timeout=DEADLINE) as http:
+        await http.get("/")
+        assert caplog.messages == []
+        for name in ("ann", "ben"):
+            await http.get("/", headers={"x-user": name})
+    late = [message for message in caplog.messages if "its user was not known yet" in message]
+    assert len(late) == 1
+
+
 class User:
     is_authenticated = True
 
@@ -283,6 +306,9 @@ class User:
         ({"client": ("203.0.113.7", 1), "user": User(identity="ann")}, "ann"),
         ({"client": ("203.0.113.7", 1), "user": User(id=42)}, "42"),
         ({"client": ("203.0.113.7", 1), "user": User(id=UUID(int=7))}, str(UUID(int=7))),
+        ({"client": ("203.0.113.7", 1), "user": User(sub="ann")}, "ann"),
+        ({"client": ("203.0.113.7", 1), "user": {"sub": "ann", "exp": 1}}, "ann"),
+        ({"client": ("203.0.113.7", 1), "user": {"name": "Ann"}}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": User(identity="")}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": User(id=42, is_authenticated=False)}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": None}, "203.0.113.7"),

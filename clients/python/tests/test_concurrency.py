@@ -45,14 +45,14 @@ async def test_concurrent_checks_share_calls(server: Server, key: str, headers: 
         await client.check("plenty", key)
         calls = 0
         session = client._session()
-        post = session._wire.post
+        post = session._wire.send
 
         async def counted(path: str, body: bytes) -> object:
             nonlocal calls
             calls += 1
             return await post(path, body)
 
-        session._wire.post = counted  # type: ignore[method-assign, assignment]
+        session._wire.send = counted  # type: ignore[method-assign, assignment]
         await asyncio.gather(*(client.check("plenty", key, headers=headers) for _ in range(10_000)))
     assert calls == 10
 

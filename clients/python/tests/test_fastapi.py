@@ -7,7 +7,7 @@ from typing import Annotated
 import httpx
 import pytest
 import websockets
-from fastapi import Depends, FastAPI, Request, Response, WebSocket
+from fastapi import Depends, FastAPI, Header, Request, Response, WebSocket
 from fastapi.requests import HTTPConnection
 from fastapi.testclient import TestClient
 from support import DEADLINE, Server, serving
@@ -42,7 +42,11 @@ async def test_a_route_has_a_limit(client: Tidegate, key: str) -> None:
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert [answer.headers["x-ratelimit-remaining"] for answer in answers] == ["2", "1", "0", "0"]
     seconds = answers[3].headers["retry-after"]
-    assert answers[3].json() == {"detail": f"Rate limit exceeded. Retry after {seconds} seconds."}
+    assert answers[3].json() == {
+        "error": "Too Many Requests",
+        "message": f"Rate limit exceeded. Retry after {seconds} seconds.",
+        "retryAfter": int(seconds),
+    }
 
 
 async def test_policy_key_and_cost_are_functions_of_the_request(client: Tidegate, key: str) -> None:
@@ -64,6 +68,82 @@ async def test_policy_key_and_cost_are_functions_of_the_request(client: Tidegate
         assert (await http.get("/ben?policy=ten&cost=1")).json() == 9
         assert (await http.get("/ann?policy=ten&cost=7")).status_code == 429
         assert (await http.get("/ann?policy=few&cost=2")).json() == 1
+
+
+class User:
+    def __init__(self, name: str) -> None:
+        self.id = name
+
+
+async def current_user(name: Annotated[str | None, Header(alias="x-user")] = None) -> User | None:
+    return None if name is None else User(name)
+
+
+@pytest.mark.parametrize("order", ["limit first", "limit last", "limit alone", "as an argument"])
+async def test_a_key_from_a_dependency_works_in_every_order(client: Tidegate, key: str, order: str) -> None:
+    app = FastAPI()
+    limit, user = Depends(rate_limit("few", key=Depends(current_user), client=client)), Depends(current_user)
+    lists = {"limit first": [limit, user], "limit last": [user, limit], "limit alone": [limit]}
+
+    if order in lists:
+
+        @app.get("/", dependencies=lists[order])
+        async def home() -> str:
+            return "hello"
+
+    else:
+
+        @app.get("/")
+        async def two(decision: Annotated[Decision, limit], who: Annotated[User | None, user]) -> str:
+            return "hello"
+
+    ann, ben = f"{key}-ann", f"{key}-ben"
+    async with asking(app) as http:
+        answers = [(await http.get("/", headers={"x-user": one})).status_code for one in (ann,) * 4 + (ben,)]
+        visitor = await http.get("/")
+    assert answers == [200, 200, 200, 429, 200]
+    assert visitor.status_code in (200, 429)
+    assert [(await client.peek("few", one, 0)).remaining for one in (ann, ben)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("returned", "keys"),
+    [
+        ("ann", "ann"),
+        (4711, "4711"),
+        ({"sub": "claims-1", "exp": 1}, "claims-1"),
+        (User("object-1"), "object-1"),
+    ],
+)
+async def test_a_dependency_returns_a_key_or_a_user(client: Tidegate, returned: object, keys: str) -> None:
+    app = FastAPI()
+    limit = rate_limit("plenty", key=Depends(lambda: returned), client=client)
+
+    @app.get("/")
+    async def home(decision: Annotated[Decision, Depends(limit)]) -> int:
+        return decision.limit - decision.remaining
+
+    before = await client.peek("plenty", keys, 0)
+    async with asking(app) as http:
+        assert (await http.get("/")).json() == before.limit - before.remaining + 1
+
+
+async def test_a_user_without_an_identity_is_an_error(client: Tidegate) -> None:
+    app = FastAPI()
+    app.get("/", dependencies=[Depends(rate_limit("few", key=Depends(object), client=client))])(
+        lambda: "hello"
+    )
+    async with asking(app) as http:
+        assert (await http.get("/")).status_code == 500
+
+
+def test_a_dependency_without_depends_is_an_error_at_start() -> None:
+    def token(value: str = Depends(current_user)) -> str:
+        return value
+
+    for function in (current_user, token):
+        with pytest.raises(TypeError, match=rf"write key=Depends\({function.__name__}\)"):
+            rate_limit("few", key=function)  # type: ignore[arg-type]
 
 
 async def test_a_visitor_without_a_key_is_limited_by_address(client: Tidegate) -> None:
@@ -119,7 +199,7 @@ async def test_a_failed_limiter_is_503_not_429(dead_url: str) -> None:
             answer = await http.get("/")
     seconds = int(answer.headers["retry-after"])
     assert (answer.status_code, seconds in (1, 2)) == (503, True)
-    assert answer.json() == {"detail": f"The rate limiter is unavailable. Retry after {seconds} seconds."}
+    assert answer.json()["message"] == f"Rate limiter unavailable. Retry after {seconds} seconds."
 
 
 async def test_a_route_can_override_on_error(dead_url: str) -> None:

@@ -14,7 +14,7 @@ export async function faultyServer(after, answer) {
     socket.on('data', (piece) => {
       text += piece;
       const [head, body] = text.split('\r\n\r\n');
-      const length = Number(/content-length: (\d+)/i.exec(head)?.[1]);
+      const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
       if (body !== undefined && Buffer.byteLength(body) >= length) {
         [text, seen.requests] = ['', seen.requests + 1];
         answer(socket, `${head}\r\n\r\n${body}`, seen.requests);

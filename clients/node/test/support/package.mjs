@@ -16,7 +16,7 @@ export function installPackage(after) {
   mkdirSync(join(modules, 'tidegate'), { recursive: true });
   run('tar', '-xzf', filename, '-C', join(modules, 'tidegate'), '--strip-components=1');
   // Everything else that a user would have installed.
-  for (const name of ['@types', 'express', 'fastify', 'typescript']) {
+  for (const name of ['@fastify', '@types', 'cors', 'express', 'fastify', 'typescript']) {
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
   cpSync(join(root, 'test', 'types'), join(folder, 'types'), { recursive: true });

@@ -3,7 +3,9 @@ import express, { type Request } from 'express';
 import Fastify from 'fastify';
 import { ipKey, Tidegate, TidegateError, type Decision, type Permitted, type Reservation } from 'tidegate';
 import expressLimit, { rateLimit as expressRateLimit } from 'tidegate/express';
-import fastifyLimit, { rateLimit as fastifyRateLimit, type FastifyRateLimitOptions } from 'tidegate/fastify';
+import fastifyLimit, {
+  rateLimit as fastifyRateLimit, type FastifyRateLimitOptions, type FastifyRateLimitRule,
+} from 'tidegate/fastify';
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false;
 const is = <T extends true>(_?: T): void => {};
@@ -56,5 +58,17 @@ fastify.get('/free', { config: { rateLimit: false } }, async () => 'hello');
 fastify.get('/dear', { config: { rateLimit: { cost: (request) => request.url.length } } }, async () => 'hello');
 // @ts-expect-error no such option
 await fastify.register(fastifyRateLimit, { client, polcy: 'api' });
+// @ts-expect-error a cost is a number
+fastify.get('/wrong', { config: { rateLimit: { cost: '10' } } }, async () => 'hello');
+// Fastify infers the type of `config`, so that only `satisfies` sees a misspelt name. The start does without.
+// @ts-expect-error no such option
+const misspelt = { cots: 10 } satisfies Partial<FastifyRateLimitRule>;
+// @ts-expect-error no such option
+expressRateLimit({ policy: 'api', cots: 10 });
+// @ts-expect-error no such option
+client.check('api', 'user-42', { cots: 10 });
+// @ts-expect-error no such field
+client.checkMany([{ policy: 'api', key: 'user-42', cots: 10 }]);
+const names: string[] = await client.policyNames();
 
-void [limit, many, place];
+void [limit, many, place, names, misspelt];

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from .checks import Key
 from .client import Tidegate
-from .fallback import OnError, check_on_error
-from .identity import default_key
-from .refusal import ValueOrFunction, refusal, resolve
+from .fallback import OnError, log
+from .identity import default_key, user_key
+from .refusal import CONTENT_TYPE, refusal
 from .replies import Decision
+from .rule import Rule, ValueOrFunction, is_preflight
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,6 +38,8 @@ class RateLimitMiddleware:
     string, or a mapping for policies with several keys. Without a key, the user of `scope["user"]` is
     used, else the client's IP address. If `skip` is true, the request is not checked. `on_error`
     overrides the client's.
+
+    Preflights of browsers are not counted. A misspelt policy is logged when the application starts.
     """
 
     def __init__(
@@ -54,41 +56,55 @@ class RateLimitMiddleware:
     ) -> None:
         self._app = app
         self._client = client
-        self._policy = policy
-        self._key = key
-        self._cost = cost
-        self._skip = skip
+        self._rule = Rule(policy, key, cost, skip, on_error)
         self._on_denied = on_denied
-        self._on_error = None if on_error is None else check_on_error(on_error)
+        self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then pass it to the application or deny it."""
-        if scope["type"] not in ("http", "websocket") or await resolve(self._skip, scope):
-            await self._app(scope, receive, send)
-            return
+        # The first call is the start of the application, if the server has events for it.
+        self._client.expect_policies(self._rule.names)
         decision = await self._decide(scope)
-        if decision.allowed:
+        if decision is None:
+            await self._app(scope, receive, send)
+        elif decision.allowed:
+            had_user = user_key(scope.get("user")) is not None
             await self._app(scope, receive, _adding(decision.headers, send))
+            if not had_user:
+                self._warn_of_late_user(scope)
         elif scope["type"] == "websocket" and not _supports_denial_response(scope):
             await _close(receive, send)
         else:
             await self._deny(decision, scope, receive, send)
 
-    async def _decide(self, scope: Scope) -> Decision:
-        policy = await resolve(self._policy, scope)
-        key: Key = await resolve(self._key, scope) or default_key(scope)
-        cost = await resolve(self._cost, scope)
-        return await self._client.check(policy, key, cost, headers=True, on_error=self._on_error)
+    async def _decide(self, scope: Scope) -> Decision | None:
+        if scope["type"] not in ("http", "websocket") or _is_preflight(scope):
+            return None
+        return await self._rule.decide(self._client, scope, lambda: default_key(scope))
+
+    def _warn_of_late_user(self, scope: Scope) -> None:
+        """Warn once if a request that was limited by its address turns out to have a user."""
+        if self._rule.key is None and not self._has_warned and user_key(scope.get("user")) is not None:
+            self._has_warned = True
+            log.warning(
+                "a request was limited by its IP address, because its user was not known yet."
+                " Add the authentication middleware outside of the rate limit"
+            )
 
     async def _deny(self, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
         denied = refusal(decision)
         send = _adding(denied.headers, send)
         if self._on_denied is None:
-            await _respond(scope, denied.status, json.dumps(denied.body()).encode(), send)
+            await _respond(scope, denied.status, denied.body(), send)
             return
         result = self._on_denied(scope, decision)
         app = await result if isinstance(result, Awaitable) else result
         await app(scope, receive, send)
+
+
+def _is_preflight(scope: Scope) -> bool:
+    headers = dict(scope.get("headers") or ())
+    return is_preflight(scope.get("method", ""), lambda name: headers.get(name.encode()))
 
 
 def _adding(headers: Mapping[str, str], send: Send) -> Send:
@@ -112,7 +128,7 @@ def _supports_denial_response(scope: Scope) -> bool:
 
 async def _respond(scope: Scope, status: int, body: bytes, send: Send) -> None:
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode())]
     await send({"type": f"{kind}.start", "status": status, "headers": headers})
     await send({"type": f"{kind}.body", "body": body})
 

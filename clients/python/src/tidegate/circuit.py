@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,16 +18,21 @@ PAUSE_FACTOR = 10
 
 
 class Circuit:
-    """While it is open, calls fail at once."""
+    """While it is open, calls fail at once. Threads may share it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
         self._failures = 0
         self._paused_until = 0.0
         self._probing = False
 
     def raise_if_open(self) -> None:
         """Fail at once while the circuit is open."""
+        with self._lock:
+            self._raise_if_open()
+
+    def _raise_if_open(self) -> None:
         if self._has_failed and (self._probing or self._clock() < self._paused_until):
             pause = f"no calls for up to {PAUSE_SECONDS:g} s"
             raise TidegateError(f"no answer {FAILURES_MAX} times in a row: {pause}")
@@ -34,21 +40,26 @@ class Circuit:
     @contextmanager
     def call(self) -> Iterator[None]:
         """Wrap a call, and record whether it fails."""
-        self.raise_if_open()
-        probe = self._probing = self._has_failed
+        with self._lock:
+            self._raise_if_open()
+            probe = self._probing = self._has_failed
         begun = self._clock()
         try:
             yield
         except TidegateError as error:
             if not error.is_answer:
-                self._failures += 1
-                now = self._clock()
-                self._paused_until = now + min(PAUSE_SECONDS, PAUSE_FACTOR * (now - begun))
+                self._failed(begun)
             raise
         finally:
             # A cancelled probe has no outcome: the next call probes.
             if probe:
                 self._probing = False
+
+    def _failed(self, begun: float) -> None:
+        now = self._clock()
+        with self._lock:
+            self._failures += 1
+            self._paused_until = now + min(PAUSE_SECONDS, PAUSE_FACTOR * (now - begun))
 
     def answered(self) -> None:
         """Record that the server has answered."""

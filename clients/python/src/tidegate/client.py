@@ -1,9 +1,9 @@
-"""The client: one method per call of the server's API."""
+"""The asyncio client: one method per call of the server's API."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import os
 import ssl as tls
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -11,14 +11,15 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from . import replies
-from .checks import Check, Key, number, text, whole
-from .coalesce import BATCH_BYTES_MAX, BATCH_MAX
+from . import calls
+from .address import Address, check_bounds
+from .calls import Call
+from .checks import Check, Key
 from .errors import TidegateError
 from .fallback import Fallback, OnError, check_on_error
-from .replies import Decision, Reply, Reservation
-from .session import BATCH, Session, batch_body, renumbered
-from .wire import Address
+from .names import ExpectedPolicies, report_unknown
+from .replies import Decision, Reservation
+from .session import Session
 
 T = TypeVar("T")
 
@@ -47,15 +48,14 @@ class Tidegate:
         max_connections: int = 32,
     ) -> None:
         self._address = Address.parse(url, socket, token, ssl)
-        if not number("timeout", timeout, 3600) > 0:
-            raise ValueError("timeout: expected more than 0 seconds")
+        check_bounds(timeout, max_connections)
         self._timeout = timeout
-        if not whole("max_connections", max_connections, 10_000):
-            raise ValueError("max_connections: expected at least 1")
         self._max_connections = max_connections
         self._fallback = Fallback(on_error)
         self._current_session: Session | None = None
         self._background: set[asyncio.Task[bool]] = set()
+        self._expected = ExpectedPolicies()
+        self._asking: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -80,45 +80,37 @@ class Tidegate:
         check = Check(policy, key, cost)
         if on_error is not None:
             check_on_error(on_error)
-        return await self._or_fallback(check, self._session().coalescer.check(check, headers), on_error)
+        try:
+            return await self._session().coalescer.check(check, headers)
+        except TidegateError as error:
+            return self._fallback.decision(check, error, on_error)
 
     async def check_many(self, checks: Iterable[Check], *, atomic: bool = False) -> list[Decision]:
         """Make many checks, with decisions in the same order. With `atomic`, all are charged or none.
 
         More than 1000 checks are sent as several concurrent calls, so they cannot be atomic.
         """
-        parts = _parts(list(checks))
-        if atomic and len(parts) > 1:
-            raise ValueError(f"checks: an atomic call has at most {BATCH_MAX} checks and 1 MB")
-        starts = [sum(len(part) for part in parts[:index]) for index in range(len(parts))]
-        numbered = zip(starts, parts, strict=True)
-        decided = await asyncio.gather(*(self._part(start, part, atomic) for start, part in numbered))
+        decided = await asyncio.gather(*(self._ask(call) for call in calls.batches(checks, atomic)))
         return [one for part in decided for one in part]
 
     async def peek(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Return what a check would, and charge nothing. Cost 0 shows what is left."""
-        check = Check(policy, key, cost)
-        return await self._or_fallback(check, self._one("/v1/peek", check))
+        return await self._ask(calls.decision("/v1/peek", policy, key, cost))
 
     async def refund(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Return up to `cost` units, and report what is left."""
-        check = Check(policy, key, cost)
-        return await self._or_fallback(check, self._one("/v1/refund", check))
+        return await self._ask(calls.decision("/v1/refund", policy, key, cost))
 
     async def reset(self, policy: str, key: Key) -> Decision:
         """Reset a key. Needs the server's `token`, or a server on the same machine.
 
         Raises if it fails, regardless of `on_error`.
         """
-        return await self._one("/v1/reset", Check(policy, key))
+        return await self._ask(calls.reset(policy, key))
 
     async def reserve(self, policy: str, key: Key, cost: int = 1) -> Reservation:
         """Reserve a slot in a leaky bucket. Wait its `delay`, then start."""
-        body = Check(policy, key, cost).encoded()
-        try:
-            return await self._call("/v1/reserve", body, replies.reservation)
-        except TidegateError as error:
-            return self._fallback.reservation(error)
+        return await self._ask(calls.reserve(policy, key, cost))
 
     async def schedule(self, policy: str, key: Key, cost: int = 1) -> Reservation:
         """Reserve a slot in a leaky bucket, and wait until it begins.
@@ -131,21 +123,14 @@ class Tidegate:
 
     async def acquire(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Acquire a permit of a concurrency limit. Pass the decision's `permit` to `release`."""
-        check = Check(policy, key, cost)
-        return await self._or_fallback(check, self._one("/v1/acquire", check))
+        return await self._ask(calls.decision("/v1/acquire", policy, key, cost))
 
     async def release(self, policy: str, key: Key, permit: str) -> bool:
         """Release a permit. Return whether the server did; releasing twice is safe.
 
         A permit that is not released expires by itself.
         """
-        check = Check(policy, key)
-        body = check.encoded(permit=text("permit", permit))
-        try:
-            return await self._call("/v1/release", body, replies.released)
-        except TidegateError as error:
-            self._fallback.allows(error)
-            return False
+        return await self._ask(calls.release(policy, key, permit))
 
     @asynccontextmanager
     async def permit(self, policy: str, key: Key, cost: int = 1) -> AsyncIterator[Decision]:
@@ -181,25 +166,28 @@ class Tidegate:
         url: str | None = None,
     ) -> bool:
         """Report the latency and load of a service, for adaptive limits. Return whether it was sent."""
-        fields: dict[str, object] = {"target": text("target", target), "ok": bool(ok)}
-        year_ms = 366.0 * 24 * 3600 * 1000
-        for name, value, most in (
-            ("latency_ms", latency_ms, year_ms),
-            ("queue_ms", queue_ms, year_ms),
-            ("saturation", saturation, 1.0),
-        ):
-            if value is not None:
-                fields[name] = number(name, value, most)
-        if url is not None:
-            fields["url"] = text("url", url)
-        try:
-            return await self._call("/v1/observe", json.dumps(fields).encode(), _accepted)
-        except TidegateError as error:
-            self._fallback.allows(error)
-            return False
+        return await self._ask(calls.observe(target, latency_ms, ok, queue_ms, saturation, url))
+
+    async def policy_names(self) -> list[str]:
+        """Return the names of the server's policies. Raises if it fails."""
+        return await self._ask(calls.policy_names())
+
+    def expect_policies(self, names: Iterable[str]) -> None:
+        """Log an error for each name that the server does not have. Ask once, in the background."""
+        unchecked = self._expected.add(names)
+        if unchecked and not self._closed:
+            self._asking.add(task := asyncio.get_running_loop().create_task(self._report_unknown(unchecked)))
+            task.add_done_callback(self._asking.discard)
+
+    async def _report_unknown(self, names: list[str]) -> None:
+        # The checks report a server that does not answer, and a client that is closed or of another loop.
+        with contextlib.suppress(TidegateError, RuntimeError):
+            report_unknown(names, await self.policy_names())
 
     async def aclose(self) -> None:
         """Wait for pending calls, and close the connections."""
+        for task in self._asking:
+            task.cancel()
         while self._background:
             await asyncio.wait(self._background)
         self._closed = True
@@ -229,32 +217,16 @@ class Tidegate:
             session = Session(self._address, self._timeout, self._max_connections)
             self._current_session = session
             self._background.clear()
+            self._asking.clear()
         elif session.loop is not asyncio.get_running_loop():
             raise RuntimeError("the client is in use by another event loop: create one per loop")
         return session
 
-    async def _call(self, path: str, body: bytes, read: Callable[[Reply], T]) -> T:
-        return await self._session().call(path, body, read)
-
-    async def _one(self, path: str, check: Check) -> Decision:
-        body = check.encoded()
-        return await self._call(path, body, lambda reply: replies.decision(reply, check.policy))
-
-    async def _or_fallback(
-        self, check: Check, call: Coroutine[object, object, Decision], on_error: OnError | None = None
-    ) -> Decision:
+    async def _ask(self, call: Call[T]) -> T:
         try:
-            return await call
+            return await self._session().call(call)
         except TidegateError as error:
-            return self._fallback.decision(check, error, on_error)
-
-    async def _part(self, start: int, part: list[Check], atomic: bool) -> list[Decision]:
-        body = batch_body([check.encoded() for check in part], atomic=atomic)
-        try:
-            return await self._call(BATCH, body, lambda it: replies.decisions(it, len(part)))
-        except TidegateError as error:
-            numbered = renumbered(error, lambda index: f"checks[{start + index}]")
-            return [self._fallback.decision(check, numbered) for check in part]
+            return call.without_answer(self._fallback, error)
 
     async def _acquire_or_release(
         self,
@@ -287,25 +259,3 @@ class Tidegate:
         self._background.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as retrieved
-
-
-def _accepted(reply: Reply) -> bool:
-    if reply.status != 204:
-        raise reply.problem()
-    return True
-
-
-def _parts(checks: list[Check]) -> list[list[Check]]:
-    """Split a list into batches that the server accepts."""
-    parts: list[list[Check]] = []
-    size = 0
-    for check in checks:
-        if not isinstance(check, Check):
-            raise TypeError(f"checks: expected a tidegate.Check, got {check!r:.80}")
-        length = len(check.encoded()) + 1
-        if not parts or len(parts[-1]) == BATCH_MAX or size + length > BATCH_BYTES_MAX:
-            parts.append([])
-            size = 0
-        parts[-1].append(check)
-        size += length
-    return parts

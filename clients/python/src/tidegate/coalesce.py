@@ -6,14 +6,11 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable
 
+from .calls import BATCH_BYTES_MAX, BATCH_MAX
 from .checks import Check
 from .errors import TidegateError
 from .replies import Decision
 from .slots import WAITING_MAX, CallSlots
-
-# The server's limits for one batch: 1000 checks, 1 MiB.
-BATCH_MAX = 1000
-BATCH_BYTES_MAX = 1_000_000
 
 Outcome = Decision | TidegateError
 # Sends checks; the flag requests their headers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import Literal, get_args
 
@@ -27,10 +28,11 @@ def check_on_error(value: OnError) -> OnError:
 
 
 class Fallback:
-    """Applies `on_error`, counts fallbacks, and logs them."""
+    """Applies `on_error`, counts fallbacks, and logs them. Threads may share it."""
 
     def __init__(self, on_error: OnError) -> None:
         self._on_error = check_on_error(on_error)
+        self._lock = threading.Lock()
         self._warned_at: float | None = None
         self.count = 0
 
@@ -55,8 +57,11 @@ class Fallback:
 
     def record(self, error: TidegateError, action: str) -> None:
         """Count a fallback, and log it with the action taken."""
-        self.count += 1
         now = time.monotonic()
-        if self._warned_at is None or now - self._warned_at >= WARNING_INTERVAL_SECONDS:
-            self._warned_at = now
+        with self._lock:
+            self.count += 1
+            is_due = self._warned_at is None or now - self._warned_at >= WARNING_INTERVAL_SECONDS
+            if is_due:
+                self._warned_at = now
+        if is_due:
             log.warning("answered without the server (%s): %s", action, error)

@@ -1,26 +1,14 @@
-"""Shared by ASGI and FastAPI: options that may be functions, and the response to a denied request."""
+"""The response to a denied request, the same in every framework."""
 
 from __future__ import annotations
 
-import inspect
+import json
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar, Union
 
 from .replies import Decision
 
-T = TypeVar("T")
-S = TypeVar("S")
-ValueOrFunction: TypeAlias = Union[T, Callable[[S], T | Awaitable[T]]]  # noqa: UP007 (mypy needs Union here)
-
-
-async def resolve(given: ValueOrFunction[T, S], subject: S) -> T:
-    """The given value, or the result of the given function."""
-    if not callable(given):
-        return given
-    value = given(subject)
-    return await value if inspect.isawaitable(value) else value
+CONTENT_TYPE = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +21,23 @@ class Refusal:
     retry_after: int | None
     headers: dict[str, str]
 
-    def body(self) -> dict[str, str | int | None]:
-        """The JSON body."""
-        return {"error": self.error, "message": self.message, "retryAfter": self.retry_after}
+    def body(self) -> bytes:
+        """The JSON body, the same bytes as of the client for Node."""
+        fields = {"error": self.error, "message": self.message, "retryAfter": self.retry_after}
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def refusal(decision: Decision) -> Refusal:
     """Build the response: 429 for a limit, 503 for a failure of the limiter."""
     seconds = _seconds(decision)
-    when = "" if seconds is None else f" Retry after {seconds} seconds."
+    when = "Retrying will not help." if seconds is None else f"Retry after {seconds} seconds."
     headers = dict(decision.headers)
     if seconds is not None:
         headers["retry-after"] = str(seconds)
     if decision.by_failure:
-        message = f"The rate limiter is unavailable.{when}"
+        message = f"Rate limiter unavailable. {when}"
         return Refusal(503, "Service Unavailable", message, seconds, headers)
-    return Refusal(429, "Too Many Requests", f"Rate limit exceeded.{when}", seconds, headers)
+    return Refusal(429, "Too Many Requests", f"Rate limit exceeded. {when}", seconds, headers)
 
 
 def _seconds(decision: Decision) -> int | None:

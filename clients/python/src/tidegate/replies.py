@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import TidegateError
 
+T = TypeVar("T")
+
+# A thousand decisions take about 150 kB.
+REPLY_BYTES_MAX = 2 * 1024 * 1024
 # Headers that an application may pass on to its own clients.
 LIMIT_HEADERS = (
     "ratelimit-policy",
@@ -118,12 +122,33 @@ class Reply:
         return int(seconds) if fails_closed else None
 
 
+def decode(reply: Reply, read: Callable[[Reply], T], answered: Callable[[], None]) -> T:
+    """Read a reply, and tell that the server answered; an error from the server is an answer, too."""
+    try:
+        result = read(reply)
+    except TidegateError as error:
+        if error.is_answer:
+            answered()
+        raise
+    answered()
+    return result
+
+
+def too_large() -> TidegateError:
+    """The error for a reply that is not read to its end."""
+    return TidegateError(f"the reply has more than {REPLY_BYTES_MAX} bytes")
+
+
 def decision(reply: Reply, policy: str) -> Decision:
     """Decode the reply to one check. Failing closed is a decision, too."""
     seconds = reply.fail_closed_seconds()
     if seconds is not None:
         wait = seconds * 1000
-        return Decision(False, 0, 0, wait, wait, policy, policy, "fail-closed", error=reply.problem())
+        # The header has the server's jitter.
+        headers = {"retry-after": str(seconds)}
+        return Decision(
+            False, 0, 0, wait, wait, policy, policy, "fail-closed", headers=headers, error=reply.problem()
+        )
     return replace(_decision(reply.fields()), headers=_limit_headers(reply.headers))
 
 
@@ -154,6 +179,18 @@ def reservation(reply: Reply) -> Reservation:
 def released(reply: Reply) -> bool:
     """Decode the reply to a release."""
     return _flag(reply.fields(), "released")
+
+
+def accepted(reply: Reply) -> bool:
+    """Decode the reply to an observation."""
+    if reply.status != 204:
+        raise reply.problem()
+    return True
+
+
+def policy_names(reply: Reply) -> list[str]:
+    """Decode the list of policies, an object by name."""
+    return list(reply.fields())
 
 
 def _decision(fields: object) -> Decision:

@@ -1,56 +1,12 @@
-"""The HTTP transport. Only this file uses aiohttp."""
+"""The HTTP transport of the asyncio client. Only this file uses aiohttp."""
 
 from __future__ import annotations
 
-import os
-import ssl as tls
-from dataclasses import dataclass
-from urllib.parse import urlsplit
-
 import aiohttp
 
+from .address import Address
 from .errors import TidegateError
-from .replies import Reply
-
-# A thousand decisions take about 150 kB.
-REPLY_BYTES_MAX = 2 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The server's address and credentials."""
-
-    base: str
-    socket: str | None
-    token: str | None
-    ssl: tls.SSLContext | None
-
-    @classmethod
-    def parse(
-        cls,
-        url: str | None,
-        socket: str | os.PathLike[str] | None,
-        token: str | None,
-        ssl: tls.SSLContext | None,
-    ) -> Address:
-        """Validate the options. Raise a `ValueError` if one is invalid."""
-        if url is not None and socket is not None:
-            raise ValueError("socket: set either `url` or `socket`, not both")
-        if token is not None and not (token and token.isascii() and token.isprintable()):
-            raise ValueError("token: expected printable ASCII characters")
-        if socket is not None:
-            return cls("http://tidegate", os.fspath(socket), token, ssl)
-        return cls(_base("http://127.0.0.1:8080" if url is None else url), None, token, ssl)
-
-
-def _base(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"url: expected a URL like http://127.0.0.1:8080, got {url!r}")
-    if parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(f"url: expected no user, query or fragment, got {url!r}")
-    _ = parts.port  # raises a ValueError if invalid
-    return url.rstrip("/")
+from .replies import REPLY_BYTES_MAX, Reply, too_large
 
 
 class Wire:
@@ -77,10 +33,13 @@ class Wire:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
 
-    async def post(self, path: str, body: bytes) -> Reply:
+    async def send(self, path: str, body: bytes | None) -> Reply:
         """Send a call once. It is never repeated: the server may have charged it."""
+        method = "GET" if body is None else "POST"
         try:
-            async with self._session.post(self._base + path, data=body, allow_redirects=False) as response:
+            async with self._session.request(
+                method, self._base + path, data=body, allow_redirects=False
+            ) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return Reply(response.status, headers, await _bounded(response))
         except (aiohttp.ClientError, OSError) as error:
@@ -97,5 +56,5 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
         body += chunk
         if len(body) > REPLY_BYTES_MAX:
             response.close()
-            raise TidegateError(f"the reply has more than {REPLY_BYTES_MAX} bytes")
+            raise too_large()
     return bytes(body)

@@ -1,0 +1,78 @@
+"""Limits for Flask: all requests, or single views. Needs `pip install tidegate[flask]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from flask import Request, Response, after_this_request, current_app, g, request
+
+from .checks import Key
+from .fallback import OnError
+from .identity import user_or_address
+from .refusal import CONTENT_TYPE, refusal
+from .rule import Plain, Rule, is_preflight
+from .sync import SyncTidegate
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RateLimit:
+    """A limit for views: `@RateLimit("login", client=client)` below the route.
+
+    For all views: `app.before_request(RateLimit("api", client=client).check)`.
+
+    `policy`, `key`, `cost` and `skip` are values or functions of the request. A key is a string, or a
+    mapping for policies with several keys. Without a key, the user in `flask.g.user` is used, else the
+    client's IP address. If `skip` is true, the request is not checked. `on_error` overrides the
+    client's. Preflights of browsers are not counted.
+    """
+
+    def __init__(
+        self,
+        policy: Plain[str, Request],
+        *,
+        client: SyncTidegate,
+        key: Plain[Key | None, Request] = None,
+        cost: Plain[int, Request] = 1,
+        skip: Plain[bool, Request] = False,
+        on_error: OnError | None = None,
+    ) -> None:
+        self._rule: Rule[Request] = Rule(policy, key, cost, skip, on_error)
+        self._client = client
+
+    def __call__(self, view: Callable[P, R]) -> Callable[P, R | Response]:
+        """Limit a view."""
+
+        @wraps(view)
+        def limited(*args: P.args, **kwargs: P.kwargs) -> R | Response:
+            denied = self.check()
+            return current_app.ensure_sync(view)(*args, **kwargs) if denied is None else denied
+
+        return limited
+
+    def check(self) -> Response | None:
+        """Check the current request: the response if it is denied, else None."""
+        if is_preflight(request.method, request.headers.get):
+            return None
+        decision = self._rule.decide_sync(
+            self._client, request, lambda: user_or_address(g.get("user"), request.remote_addr)
+        )
+        if decision is None:
+            return None
+        if not decision.allowed:
+            denied = refusal(decision)
+            return Response(denied.body(), denied.status, denied.headers, content_type=CONTENT_TYPE)
+        if "tidegate" not in g:
+            after_this_request(_with_headers)
+        # Of several limits, the view's is the last.
+        g.tidegate = decision
+        return None
+
+
+def _with_headers(response: Response) -> Response:
+    for name, value in g.tidegate.headers.items():
+        response.headers.setdefault(name, value)
+    return response

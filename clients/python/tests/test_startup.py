@@ -1,0 +1,143 @@
+"""Misspelt options and policy names are noticed when an application starts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import Depends, FastAPI
+from flask import Flask
+from support import DEADLINE, Server, serving
+
+from tidegate import SyncTidegate, Tidegate
+from tidegate.asgi import RateLimitMiddleware, Receive, Scope, Send
+from tidegate.django import rate_limit as django_limit
+from tidegate.fastapi import lifespan, rate_limit
+from tidegate.flask import RateLimit
+
+HERE = Path(__file__).parent
+URL = "http://127.0.0.1:1"
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.message.split(". ")[0] for one in caplog.records if one.levelno == logging.ERROR]
+
+
+async def until(probe: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not probe() and time.monotonic() < end:  # noqa: ASYNC110 (a log has no event)
+        await asyncio.sleep(0.01)
+
+
+MAKERS: list[Callable[..., object]] = [
+    lambda **options: RateLimitMiddleware(app, client=Tidegate(URL), **({"policy": "api"} | options)),
+    lambda policy="api", **options: rate_limit(policy, **options),
+    lambda policy="api", **options: RateLimit(policy, client=SyncTidegate(URL), **options),
+    lambda policy="api", **options: django_limit(policy, **options),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({}, None, ""),
+        ({"cots": 10}, TypeError, "unexpected keyword argument 'cots'"),
+        ({"cost": "10"}, ValueError, "cost: expected a whole number"),
+        ({"policy": ""}, ValueError, "policy: expected a non-empty string"),
+        ({"key": 7}, TypeError, "key: expected a string, a mapping or a function, got 7"),
+        ({"on_error": "alow"}, ValueError, "on_error: expected allow, deny or raise"),
+    ],
+)
+def test_a_misspelt_option_raises_at_start(
+    make: Callable[..., object], options: dict[str, Any], error: type[Exception] | None, said: str
+) -> None:
+    if error is None:
+        make(**options)
+        return
+    with pytest.raises(error, match=said):
+        make(**options)
+
+
+def test_type_checkers_report_misspelt_options(tmp_path: Path) -> None:
+    lines = [
+        "from starlette.applications import Starlette",
+        "from tidegate import SyncTidegate, Tidegate",
+        "from tidegate.asgi import RateLimitMiddleware",
+        "from tidegate.django import rate_limit as django_limit",
+        "from tidegate.fastapi import lifespan, rate_limit",
+        "from tidegate.flask import RateLimit",
+        "Starlette().add_middleware(RateLimitMiddleware, client=Tidegate(), policy='p', cost=1)",
+        "Starlette().add_middleware(RateLimitMiddleware, client=Tidegate(), policy='p', cots=1)",
+        "rate_limit('p', cots=10)",
+        "RateLimit('p', client=SyncTidegate(), cots=10)",
+        "django_limit('p', cots=10)",
+        "Tidegate(timout=1)",
+        "SyncTidegate().check('p', 'k', cots=1)",
+        "lifespan(timout=1)",
+    ]
+    (tmp_path / "use.py").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "use.py"]
+    environment = {"MYPYPATH": str(HERE.parent / "src"), "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    reported = {int(line.split(":")[1]) for line in ran.stdout.splitlines() if ": error: " in line}
+    assert reported == set(range(8, 15)), ran.stdout + ran.stderr
+
+
+@pytest.mark.anyio
+async def test_asgi_logs_a_misspelt_policy_at_start(
+    client: Tidegate, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner = RateLimitMiddleware(app, client=client, policy="plenty")
+    outer = RateLimitMiddleware(inner, client=client, policy="plnety")
+    async with serving(outer):
+        await until(lambda: bool(errors(caplog)))
+    assert errors(caplog) == ["no policy is called `plnety`: the nearest name is `plenty`"]
+
+
+@pytest.mark.anyio
+async def test_fastapi_logs_a_misspelt_policy_at_start(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    application = FastAPI(lifespan=lifespan(server.address, timeout=DEADLINE))
+    application.get("/", dependencies=[Depends(rate_limit("exakt"))])(lambda: "hello")
+    async with serving(application):
+        await until(lambda: any("exakt" in one for one in errors(caplog)))
+    assert "no policy is called `exakt`: the nearest name is `exact`" in errors(caplog)
+
+
+def test_flask_logs_a_misspelt_policy_with_the_first_request(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    application = Flask(__name__)
+    with SyncTidegate(server.address, timeout=DEADLINE) as sync:
+        application.before_request(RateLimit("qqqq", client=sync).check)
+        assert application.test_client().get("/").status_code == 500
+        end = time.monotonic() + DEADLINE
+        while not any("qqqq" in one for one in errors(caplog)) and time.monotonic() < end:
+            time.sleep(0.01)
+    said = [one for one in errors(caplog) if one.startswith("no policy")]
+    assert len(said) == 1
+    assert said[0].startswith("no policy is called `qqqq`: the server has `exact`, ")
+
+
+@pytest.mark.anyio
+async def test_applications_start_without_the_server(dead_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with Tidegate(dead_url) as dead, serving(RateLimitMiddleware(app, client=dead, policy="nope")):
+        pass
+    assert errors(caplog) == []
