@@ -42,7 +42,8 @@ impl ExampleCheck {
     pub(crate) fn all(config: &Config) -> impl Iterator<Item = Self> {
         config.policies.iter().filter_map(|(name, policy)| {
             let engine = Engine::builder().policy(name.clone(), policy.clone()).build().ok()?;
-            let handle = engine.policy_ref(name).ok().filter(|it| it.kind() == PolicyKind::Limits)?;
+            let handle =
+                engine.policy_ref(name).ok().filter(|it| it.kind() == PolicyKind::Limits)?;
             let key = |member: &Member| member.key.clone();
             let mut names: Vec<_> = handle.members().filter_map(key).collect();
             names.retain(|name| name != "global");
