@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
     if args.against.is_some() && args.files.len() > 1 {
         return Err(Failure::usage("`--against` compares with one file: expected one FILE"));
     }
-    let mut problems = Vec::new();
+    let (mut problems, mut notes) = (Vec::new(), Vec::new());
     let old = args.against.as_ref().map(|old| Config::read(old, crate::STORES));
     let old = old.transpose().unwrap_or_else(|found| {
         problems.push(found);
@@ -65,13 +65,17 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
                 if let Some(old) = &old {
                     warn_of_reload(file, old, &config);
                 }
-                note_first_periods(file, &config);
+                notes.extend(first_periods_note(file, &config));
                 warn(&Problems::new(file, config.warnings));
             }
             Err(found) => problems.push(found),
         }
     }
     report(args, &problems)?;
+    for note in &notes {
+        // A closed pipe does not change the exit code.
+        let _ = writeln!(io::stderr(), "note: {note}");
+    }
     Ok(ExitCode::from(if problems.is_empty() { OK } else { ERROR }))
 }
 
@@ -84,9 +88,9 @@ fn warn_of_reload(file: &Path, old: &Config, new: &Config) {
 }
 
 /// What a limit whose burst is the whole limit admits at first, once per file.
-fn note_first_periods(file: &Path, config: &Config) {
+fn first_periods_note(file: &Path, config: &Config) -> Option<String> {
     let noted = first_periods(&config.policies);
-    let Some(((name, said), others)) = noted.split_first() else { return };
+    let ((name, said), others) = noted.split_first()?;
     let name = printable(name);
     let others: Vec<_> = others.iter().map(|(name, _)| printable(name)).collect();
     let also = if others.is_empty() {
@@ -94,8 +98,7 @@ fn note_first_periods(file: &Path, config: &Config) {
     } else {
         format!(" The same holds for {}.", others.join(", "))
     };
-    // A closed pipe does not change the exit code.
-    let _ = writeln!(io::stderr(), "note: {}: policies.{name}: {said}{also}", file.display());
+    Some(format!("{}: policies.{name}: {said}{also}", file.display()))
 }
 
 /// Warnings do not change the exit code.

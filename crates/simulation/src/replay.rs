@@ -46,7 +46,7 @@ pub fn replay(
         progress(counts.lines, lines.bytes);
     }
     counts.evicted = replayer.evicted();
-    counts.first_periods = replayer.first_periods();
+    counts.first_periods = replayer.first_periods(|policy| counts.policies.contains_key(policy));
     Ok(ReplayReport::new(counts, top))
 }
 

@@ -312,7 +312,7 @@ impl Policy {
         self.member(name.into(), None, limit.try_into().map_err(Into::into))
     }
 
-    /// Adds a limit on the identifier called `key`.
+    /// Adds a limit on the identifier called `key`. `global` has the same value for everybody, and nobody gives it.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key, Op, Policy};

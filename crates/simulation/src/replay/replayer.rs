@@ -116,10 +116,10 @@ impl Replayer {
         self.engine.policies().filter(is_asked)
     }
 
-    /// What limits whose burst is the whole limit admit at first.
-    pub(super) fn first_periods(&self) -> Vec<String> {
+    /// What limits whose burst is the whole limit admit at first, of the policies that were asked.
+    pub(super) fn first_periods(&self, was_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let said = |view: PolicyView<'_>| view.members().find_map(|it| it.limit.first_period());
-        self.asked().filter_map(said).collect()
+        self.asked().filter(|view| was_asked(view.name())).filter_map(said).collect()
     }
 
     /// Decides a request at its time, by its route or by each of the policies.

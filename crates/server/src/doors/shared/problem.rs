@@ -213,7 +213,7 @@ impl Problem {
     fn bad_question(error: &CheckError) -> Self {
         match error {
             CheckError::MissingKey { policy, key } if key == "key" => Self::bad_input(&format!(
-                "policy `{policy}` counts by one key: give it as `key`"
+                "`key` is missing: policy `{policy}` counts by one key"
             ))
             .with_field("key"),
             CheckError::MissingKey { policy, key } => Self::bad_input(&format!(

@@ -9,7 +9,7 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Bytes;
 use tidegate::adaptive::Priority;
 use tidegate::tower::{Report, write_retry_after};
-use tidegate::{Clock, Decision, Op, Permit, PolicyKind, Source, SystemClock};
+use tidegate::{Answer, Clock, Op, Permit, PolicyKind, Source, SystemClock};
 
 use super::super::tracker::RequestTracker;
 use crate::doors::shared::Problem;
@@ -204,7 +204,7 @@ impl<'a> Admission<'a> {
         }
         let mut response_headers = HeaderMap::new();
         // The first to write it wins.
-        write_retry_after(&mut response_headers, self.wait_for_assets(&answer.decision).await);
+        write_retry_after(&mut response_headers, self.wait_for_assets(&answer).await);
         if let Some(report) = report {
             report.write(&mut response_headers);
         }
@@ -213,10 +213,12 @@ impl<'a> Admission<'a> {
     }
 
     /// How long a person who is refused a page has to wait for its assets, if that is longer than for the page itself: a
-    /// page that counts down must not reload into half a page.
-    async fn wait_for_assets(&self, page: &Decision) -> Option<Duration> {
-        let wait_for_page = page.retry_after()?;
-        if refusal::format_for(self.seen) != RefusalFormat::Page {
+    /// page that counts down must not reload into half a page. Refusals that this node remembers cost the store nothing,
+    /// and must not: they are most of a flood.
+    async fn wait_for_assets(&self, page: &Answer<'_>) -> Option<Duration> {
+        let wait_for_page = page.decision.retry_after()?;
+        let is_page = refusal::format_for(self.seen) == RefusalFormat::Page;
+        if page.source != Source::Store || !is_page {
             return None;
         }
         let in_force = self.call.in_force();
