@@ -7,7 +7,7 @@ use tidegate::store_kit::NetworkCounters;
 use tidegate::{Clock, Ran, StoreError, StoreErrorKind, SystemClock, Timestamp};
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{Backend, Commit, ItemKey, Snapshot, Update};
+use crate::backend::{Backend, Commit, ItemKey, Reading, Snapshot, Update, Wanted};
 use crate::step::{Content, Step, Working};
 
 /// A stored time that is further ahead than this was written by a clock that was wrong: it does not hold time back.
@@ -24,19 +24,21 @@ pub(crate) async fn fly<B: Backend>(
     // A step that is due earlier is answered by its own reply.
     let Some(due) = steps.iter().map(|step| step.due).max() else { return steps };
     let began = Instant::now();
-    let read = match timeout_at(due, backend.read(&keys.names, due)).await {
-        Ok(read) => read.and_then(|snapshot| complete(snapshot, keys.names.len())),
+    let read = match timeout_at(due, backend.read_wanted(&keys.wanted, due)).await {
+        Ok(read) => read.and_then(|reading| complete(reading, keys.wanted.keys.len())),
         Err(_) => {
             Err(StoreError::new(StoreErrorKind::NotSent, "no answer to a read within the deadline"))
         }
     };
     counters.calls.add(1);
     counters.times.add(began.elapsed());
-    let snapshot = match read {
-        Ok(snapshot) => snapshot,
+    let Reading { snapshot, failed } = match read {
+        Ok(reading) => reading,
         Err(error) => return fail_all(steps, counters, &not_run(error)),
     };
-    let decided = decide(steps, &keys, snapshot, replays);
+    let steps = fail_some(steps, &keys, failed, counters);
+    let clocks = Clocks { replays, several: backend.has_several_clocks() };
+    let decided = decide(steps, &keys, snapshot, clocks);
     let (commits, components) = decided.finish_unchanged(backend.item_bytes_max());
     if commits.is_empty() {
         return Vec::new();
@@ -63,26 +65,54 @@ pub(crate) async fn fly<B: Backend>(
 
 /// The keys of a batch, each once, and where each is.
 struct Keys {
-    names: Vec<ItemKey>,
+    wanted: Wanted,
     places: HashMap<ItemKey, usize>,
 }
 
 fn distinct_keys(steps: &[Step]) -> Keys {
-    let mut keys = Keys { names: Vec::new(), places: HashMap::new() };
-    for key in steps.iter().flat_map(|step| &step.keys) {
-        if !keys.places.contains_key(key) {
-            keys.places.insert(key.clone(), keys.names.len());
-            keys.names.push(key.clone());
-        }
+    let mut keys = Keys { wanted: Wanted::default(), places: HashMap::new() };
+    let wanted = &mut keys.wanted;
+    for (key, step) in steps.iter().flat_map(|step| step.keys.iter().map(move |key| (key, step))) {
+        let place = *keys.places.entry(key.clone()).or_insert_with(|| {
+            wanted.keys.push(key.clone());
+            wanted.lives_max.push(Duration::ZERO);
+            wanted.keys.len() - 1
+        });
+        wanted.lives_max[place] = wanted.lives_max[place].max(step.life_max);
     }
     keys
 }
 
-fn complete<V>(snapshot: Snapshot<V>, expected: usize) -> Result<Snapshot<V>, StoreError> {
-    if snapshot.items.len() == expected {
-        return Ok(snapshot);
+fn complete<V>(reading: Reading<V>, expected: usize) -> Result<Reading<V>, StoreError> {
+    if reading.snapshot.items.len() == expected {
+        return Ok(reading);
     }
     Err(StoreError::new(StoreErrorKind::Protocol, "not every item was read"))
+}
+
+/// Fails the steps on items that could not be read, and returns the others.
+fn fail_some(
+    steps: Vec<Step>,
+    keys: &Keys,
+    failed: Vec<(usize, StoreError)>,
+    counters: &NetworkCounters,
+) -> Vec<Step> {
+    if failed.is_empty() {
+        return steps;
+    }
+    let failed: HashMap<usize, StoreError> = failed.into_iter().collect();
+    let error_of = |step: &Step| {
+        let mut places = step.keys.iter().filter_map(|key| keys.places.get(key));
+        places.find_map(|place| failed.get(place)).cloned()
+    };
+    let mut read = Vec::with_capacity(steps.len());
+    for step in steps {
+        match error_of(&step) {
+            Some(error) => drop(fail_all(vec![step], counters, &not_run(error))),
+            None => read.push(step),
+        }
+    }
+    read
 }
 
 /// What an error of a read means for a step: nothing was written yet, so that it has certainly not run.
@@ -104,12 +134,21 @@ struct Decided<V> {
     items: Vec<(ItemKey, Option<V>, Working)>,
 }
 
+/// Whose time counts.
+#[derive(Clone, Copy, Default)]
+struct Clocks {
+    /// The caller's.
+    replays: bool,
+    /// That of one of several servers.
+    several: bool,
+}
+
 /// Decides all steps in order, each on what the ones before it left.
 fn decide<V: Clone>(
     steps: Vec<Step>,
     keys: &Keys,
     snapshot: Snapshot<V>,
-    replays: bool,
+    clocks: Clocks,
 ) -> Decided<V> {
     let mut versions = Vec::with_capacity(snapshot.items.len());
     let mut working = Vec::with_capacity(snapshot.items.len());
@@ -117,7 +156,7 @@ fn decide<V: Clone>(
         versions.push(stored.version);
         working.push(Working { content: Content::Bytes(stored.bytes), changed: None });
     }
-    let mut components = Components::new(keys.names.len());
+    let mut components = Components::new(keys.wanted.keys.len());
     let mut decided = Vec::with_capacity(steps.len());
     let arrived = Instant::now();
     for mut step in steps {
@@ -135,7 +174,8 @@ fn decide<V: Clone>(
         let mut items: Vec<Working> =
             places.iter().map(|place| std::mem::take(&mut working[*place])).collect();
         let now = match snapshot.now {
-            _ if replays => step.now,
+            _ if clocks.replays => step.now,
+            Some(now) if clocks.several && !step.is_on_records => latest(now, &mut items),
             Some(now) => now,
             None if step.is_on_records => SystemClock.now(),
             None => not_before(SystemClock.now(), &mut items),
@@ -147,7 +187,7 @@ fn decide<V: Clone>(
         }
         decided.push((step, first));
     }
-    let items = keys.names.iter().cloned().zip(versions).zip(working);
+    let items = keys.wanted.keys.iter().cloned().zip(versions).zip(working);
     let items = items.map(|((key, version), item)| (key, version, item)).collect();
     Decided { steps: decided, components, items }
 }
@@ -157,6 +197,14 @@ fn not_before(now: Timestamp, items: &mut [Working]) -> Timestamp {
     let seen = items.iter_mut().filter_map(|item| item.states().ok().map(|item| item.seen));
     let ahead = seen.filter(|seen| *seen <= now + SEEN_AHEAD_MAX);
     ahead.fold(now, Timestamp::max)
+}
+
+/// The servers' time, or the latest that was decided at, however far ahead: a majority that goes by another clock must
+/// not refill twice. If that clock was wrong, the items that it decided get nothing more until they have run out, which
+/// they do by the time that passes.
+fn latest(now: Timestamp, items: &mut [Working]) -> Timestamp {
+    let seen = items.iter_mut().filter_map(|item| item.states().ok().map(|item| item.seen));
+    seen.fold(now, Timestamp::max)
 }
 
 impl<V: Clone> Decided<V> {
@@ -273,7 +321,7 @@ mod tests {
         let steps = vec![step.on_records()];
         let keys = distinct_keys(&steps);
         let stored = Stored { version: Some(1), bytes: bytes.clone() };
-        decide(steps, &keys, Snapshot { now: None, items: vec![stored] }, false);
+        decide(steps, &keys, Snapshot { now: None, items: vec![stored] }, Clocks::default());
         assert_eq!(sees.recv().unwrap(), bytes);
     }
 }

@@ -12,7 +12,7 @@ use tidegate_core::{State, Timestamp};
 const FORMAT: u8 = 1;
 
 /// How much longer than needed a state is kept, for a clock that steps back.
-const LIFE_MARGIN: Duration = Duration::from_secs(10);
+pub(crate) const LIFE_MARGIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Item {
