@@ -76,9 +76,9 @@ pub use store::memory::{MemoryStats, MemoryStore, SnapshotError};
 pub use store::{
     Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, Op,
     OverrideChange, OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, Replicas,
-    ReserveReply, ReserveRequest, Scope, Source, StateUpdate, Store, StoreError, StoreErrorKind,
-    StoreExtensions, StoreReply, StoreRequest, StoreResult, StoredOverride, TickReadings,
-    Unconfirmed,
+    ReserveReply, ReserveRequest, RoutedStore, Scope, Source, StateUpdate, Store, StoreError,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult, StoredOverride,
+    TickReadings, Unconfirmed,
 };
 pub use tidegate_core::{
     Concurrency, Decision, EXACT_MAX, Every, FixedWindow, Gcra, Grant, GrantRequest, LeakyBucket,
