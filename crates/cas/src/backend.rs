@@ -26,6 +26,19 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         due: Instant,
     ) -> impl Future<Output = Result<Snapshot<Self::Version>, StoreError>> + Send;
 
+    /// The same for a backend that has to know for how long each item can matter at most, and that may fail to read some
+    /// items and not others. The default reads them all.
+    fn read_wanted(
+        &self,
+        wanted: &Wanted,
+        due: Instant,
+    ) -> impl Future<Output = Result<Reading<Self::Version>, StoreError>> + Send {
+        async move {
+            let snapshot = self.read(&wanted.keys, due).await?;
+            Ok(Reading { snapshot, failed: Vec::new() })
+        }
+    }
+
     /// Writes each commit as a whole if all its items are unchanged, and otherwise nothing of it. Answers for each
     /// what became of it; an error is one of all of them. No two commits have an item in common.
     fn write(
@@ -33,6 +46,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         commits: &[Commit<Self::Version>],
         due: Instant,
     ) -> impl Future<Output = Result<Vec<Written>, StoreError>> + Send;
+
+    /// Whether the time of a [`Snapshot`] may come from another clock with each call, as it does from several servers.
+    /// Then an item's time does not step back: it keeps the latest time it was decided at.
+    fn has_several_clocks(&self) -> bool {
+        false
+    }
 
     /// The most items of one commit, at least 1; no bound by default. With 1, all limits of a check have to be on one
     /// identifier; otherwise as many as one check can name: 64.
@@ -42,6 +61,25 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// The most bytes of one item.
     fn item_bytes_max(&self) -> usize;
+}
+
+/// The items of a batch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Their names, no name twice.
+    pub keys: Vec<ItemKey>,
+    /// For each of them, how long what was ever written to it can matter at most: as the limits say, not as it was
+    /// observed.
+    pub lives_max: Vec<Duration>,
+}
+
+/// What a [`Backend`] has read of a batch.
+#[derive(Clone, Debug)]
+pub struct Reading<V> {
+    /// What was read; anything for items that failed.
+    pub snapshot: Snapshot<V>,
+    /// The items that could not be read, by their place, and why. Nothing was written to them.
+    pub failed: Vec<(usize, StoreError)>,
 }
 
 /// What a [`Backend`] has read.

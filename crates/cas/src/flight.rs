@@ -7,7 +7,7 @@ use tidegate::store_kit::NetworkCounters;
 use tidegate::{Clock, Ran, StoreError, StoreErrorKind, SystemClock, Timestamp};
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{Backend, Commit, ItemKey, Snapshot, Update, Written};
+use crate::backend::{Backend, Commit, ItemKey, Reading, Snapshot, Update, Wanted, Written};
 use crate::step::{Content, Step, Working};
 
 /// A stored time that is further ahead than this was written by a clock that was wrong: it does not hold time back.
@@ -29,23 +29,29 @@ pub(crate) async fn fly<B: Backend>(
     steps: Vec<Step>,
     replays: bool,
 ) -> Landed {
-    let keys = distinct_keys(&steps);
+    let mut keys = distinct_keys(&steps);
     // A step that is due earlier is answered by its own reply.
     let Some(due) = steps.iter().map(|step| step.due).max() else { return Landed::default() };
     let began = Instant::now();
-    let read = match timeout_at(due, backend.read(&keys.names, due)).await {
-        Ok(read) => read.and_then(|snapshot| complete(snapshot, keys.names.len())),
+    let read = match timeout_at(due, backend.read_wanted(&keys.wanted, due)).await {
+        Ok(read) => read.and_then(|reading| complete(reading, keys.wanted.keys.len())),
         Err(_) => {
             Err(StoreError::new(StoreErrorKind::NotSent, "no answer to a read within the deadline"))
         }
     };
     counters.calls.add(1);
     counters.times.add(began.elapsed());
-    let snapshot = match read {
-        Ok(snapshot) => snapshot,
+    let Reading { snapshot, failed } = match read {
+        Ok(reading) => reading,
         Err(error) => return fail_all(steps, counters, &not_run(error)),
     };
-    let mut decided = decide(steps, keys, snapshot, replays, backend.commit_items_max());
+    let rules = Rules {
+        replays,
+        several_clocks: backend.has_several_clocks(),
+        commit_items_max: backend.commit_items_max(),
+    };
+    let steps = fail_unread(steps, &mut keys, failed, counters);
+    let mut decided = decide(steps, keys, snapshot, rules);
     let again = std::mem::take(&mut decided.no_room);
     let (commits, components) = decided.finish_unchanged(backend.item_bytes_max());
     if commits.is_empty() {
@@ -75,30 +81,59 @@ pub(crate) async fn fly<B: Backend>(
 
 /// The keys of a batch, each once.
 struct Keys {
-    names: Vec<ItemKey>,
-    /// Where the keys of all steps are in `names`, one step after another.
+    wanted: Wanted,
+    /// Where the keys of all steps are in `wanted`, one step after another.
     places: Vec<usize>,
 }
 
 fn distinct_keys(steps: &[Step]) -> Keys {
     let mut known: HashMap<&str, usize> = HashMap::with_capacity(steps.len());
-    let mut keys =
-        Keys { names: Vec::with_capacity(steps.len()), places: Vec::with_capacity(steps.len()) };
-    for key in steps.iter().flat_map(|step| &step.keys) {
+    let (mut wanted, mut places) = (Wanted::default(), Vec::with_capacity(steps.len()));
+    for (key, step) in steps.iter().flat_map(|step| step.keys.iter().map(move |key| (key, step))) {
         let place = *known.entry(key).or_insert_with(|| {
-            keys.names.push(key.clone());
-            keys.names.len() - 1
+            wanted.keys.push(key.clone());
+            wanted.lives_max.push(Duration::ZERO);
+            wanted.keys.len() - 1
         });
-        keys.places.push(place);
+        wanted.lives_max[place] = wanted.lives_max[place].max(step.life_max);
+        places.push(place);
     }
-    keys
+    Keys { wanted, places }
 }
 
-fn complete<V>(snapshot: Snapshot<V>, expected: usize) -> Result<Snapshot<V>, StoreError> {
-    if snapshot.items.len() == expected {
-        return Ok(snapshot);
+fn complete<V>(reading: Reading<V>, expected: usize) -> Result<Reading<V>, StoreError> {
+    if reading.snapshot.items.len() == expected {
+        return Ok(reading);
     }
     Err(StoreError::new(StoreErrorKind::Protocol, "not every item was read"))
+}
+
+/// Fails the steps on items that could not be read, and returns the others. `keys` keeps the places of those.
+fn fail_unread(
+    steps: Vec<Step>,
+    keys: &mut Keys,
+    failed: Vec<(usize, StoreError)>,
+    counters: &NetworkCounters,
+) -> Vec<Step> {
+    if failed.is_empty() {
+        return steps;
+    }
+    let failed: HashMap<usize, StoreError> = failed.into_iter().collect();
+    let all = std::mem::take(&mut keys.places);
+    let mut rest = &*all;
+    let mut read = Vec::with_capacity(steps.len());
+    for step in steps {
+        let (own, others) = rest.split_at(step.keys.len());
+        rest = others;
+        match own.iter().find_map(|place| failed.get(place)) {
+            Some(error) => drop(fail_all(vec![step], counters, &not_run(error.clone()))),
+            None => {
+                keys.places.extend_from_slice(own);
+                read.push(step);
+            }
+        }
+    }
+    read
 }
 
 /// What an error of a read means for a step: nothing was written yet, so that it has certainly not run.
@@ -122,13 +157,22 @@ struct Decided<V> {
     no_room: Vec<Step>,
 }
 
+/// What a batch is decided by.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Whether the caller's time counts.
+    replays: bool,
+    /// Whether the time comes from one of several servers.
+    several_clocks: bool,
+    commit_items_max: usize,
+}
+
 /// Decides all steps in order, each on what the ones before it left.
 fn decide<V: Clone>(
     steps: Vec<Step>,
     keys: Keys,
     snapshot: Snapshot<V>,
-    replays: bool,
-    commit_items_max: usize,
+    rules: Rules,
 ) -> Decided<V> {
     let mut versions = Vec::with_capacity(snapshot.items.len());
     let mut working = Vec::with_capacity(snapshot.items.len());
@@ -136,7 +180,7 @@ fn decide<V: Clone>(
         versions.push(stored.version);
         working.push(Working { content: Content::Bytes(stored.bytes), changed: None });
     }
-    let mut components = Components::new(keys.names.len());
+    let mut components = Components::new(keys.wanted.keys.len());
     let mut decided = Vec::with_capacity(steps.len());
     let mut no_room = Vec::new();
     let mut places = &*keys.places;
@@ -153,13 +197,14 @@ fn decide<V: Clone>(
             continue;
         }
         let Some(&first) = own.first() else { continue };
-        if components.joined_size(own) > commit_items_max {
+        if components.joined_size(own) > rules.commit_items_max {
             no_room.push(step);
             continue;
         }
         on_items(&mut working, own, |items| {
             let now = match snapshot.now {
-                _ if replays => step.now,
+                _ if rules.replays => step.now,
+                Some(now) if rules.several_clocks && !step.is_on_records => latest(now, items),
                 Some(now) => now,
                 None if step.is_on_records => SystemClock.now(),
                 None => not_before(SystemClock.now(), items),
@@ -171,7 +216,7 @@ fn decide<V: Clone>(
         }
         decided.push((step, first));
     }
-    let items = keys.names.into_iter().zip(versions).zip(working);
+    let items = keys.wanted.keys.into_iter().zip(versions).zip(working);
     let items = items.map(|((key, version), item)| (key, version, item)).collect();
     Decided { steps: decided, components, items, no_room }
 }
@@ -194,6 +239,14 @@ fn not_before(now: Timestamp, items: &mut [Working]) -> Timestamp {
     let seen = items.iter_mut().filter_map(|item| item.states().ok().map(|item| item.seen));
     let ahead = seen.filter(|seen| *seen <= now + SEEN_AHEAD_MAX);
     ahead.fold(now, Timestamp::max)
+}
+
+/// The servers' time, or the latest that was decided at, however far ahead: a majority that goes by another clock must
+/// not refill twice. If that clock was wrong, the items that it decided get nothing more until they have run out, which
+/// they do by the time that passes.
+fn latest(now: Timestamp, items: &mut [Working]) -> Timestamp {
+    let seen = items.iter_mut().filter_map(|item| item.states().ok().map(|item| item.seen));
+    seen.fold(now, Timestamp::max)
 }
 
 impl<V: Clone> Decided<V> {
@@ -337,7 +390,8 @@ mod tests {
         let steps = vec![step.on_records()];
         let keys = distinct_keys(&steps);
         let stored = Stored { version: Some(1), bytes: bytes.clone() };
-        decide(steps, keys, Snapshot { now: None, items: vec![stored] }, false, 1);
+        let rules = Rules { replays: false, several_clocks: false, commit_items_max: 1 };
+        decide(steps, keys, Snapshot { now: None, items: vec![stored] }, rules);
         assert_eq!(sees.recv().unwrap(), bytes);
     }
 }

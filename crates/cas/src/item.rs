@@ -15,7 +15,7 @@ const FORMAT: u8 = 1;
 const BYTES_EXPECTED: usize = 64;
 
 /// How much longer than needed a state is kept, for a clock that steps back.
-const LIFE_MARGIN: Duration = Duration::from_secs(10);
+pub(crate) const LIFE_MARGIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Item {

@@ -21,6 +21,6 @@ mod records;
 mod step;
 mod store;
 
-pub use backend::{Backend, Commit, ItemKey, Snapshot, Stored, Update, Written};
+pub use backend::{Backend, Commit, ItemKey, Reading, Snapshot, Stored, Update, Wanted, Written};
 pub use options::CasOptions;
 pub use store::CasStore;

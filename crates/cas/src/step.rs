@@ -9,8 +9,14 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backend::ItemKey;
-use crate::item::Item;
+use crate::item::{Item, LIFE_MARGIN};
 use crate::records::foreign;
+
+/// The longest life of a lease.
+const LEASE_TTL_MAX: Duration = Duration::from_secs(1);
+
+/// How long a record counts as known to a server that has lost it.
+const RECORD_LIFE_MAX: Duration = Duration::from_mins(10);
 
 /// A copy of an item while steps are decided on it.
 #[derive(Debug, Default)]
@@ -82,6 +88,8 @@ pub(crate) struct Step {
     /// The items it is about, no key twice.
     pub(crate) keys: Vec<ItemKey>,
     pub(crate) decide: Box<dyn Decide>,
+    /// How long what is written to its items can matter at most.
+    pub(crate) life_max: Duration,
     /// The caller's time.
     pub(crate) now: Timestamp,
     pub(crate) due: Instant,
@@ -127,13 +135,20 @@ impl Step {
                 }
             }
         });
-        let (attempts, is_on_records) = (0, false);
-        (Self { keys, decide, now, due, attempts, is_on_records, is_under_way }, reply)
+        let (attempts, is_on_records, life_max) = (0, false, Duration::MAX);
+        (Self { keys, decide, life_max, now, due, attempts, is_on_records, is_under_way }, reply)
     }
 
-    /// The same step, on records instead of states.
+    /// The same step on states that matter for no longer than this, and than a lease and the margin of an item's life on
+    /// top.
+    pub(crate) fn mattering_for(self, longest: Duration) -> Self {
+        Self { life_max: longest.saturating_add(LEASE_TTL_MAX + LIFE_MARGIN), ..self }
+    }
+
+    /// The same step, on records instead of states. No limit depends on a record: if a server has lost it, others need
+    /// not keep to themselves for long.
     pub(crate) fn on_records(self) -> Self {
-        Self { is_on_records: true, ..self }
+        Self { is_on_records: true, life_max: RECORD_LIFE_MAX, ..self }
     }
 
     pub(crate) fn fail(self, error: StoreError) {

@@ -16,7 +16,7 @@ use tidegate::{
     StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
     StoreResult, TickReadings, Timestamp, deadline,
 };
-use tidegate_core::{Decision, Reservation, State};
+use tidegate_core::{Decision, Limit, Reservation, State};
 use tokio::time::Instant;
 
 use crate::backend::{Backend, ItemKey};
@@ -91,16 +91,17 @@ impl<B: Backend> CasStore<B> {
         }))
     }
 
-    /// Puts a step on items into a lane.
+    /// Puts a step on items into a lane. Their states matter for `life_max` at most.
     fn submit<T: Send + 'static>(
         &self,
         lane: LaneNumber,
         keys: Vec<ItemKey>,
+        life_max: Duration,
         now: Timestamp,
         decide: impl FnMut(&mut [Working], Timestamp) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreResult<T> {
         let (step, reply) = Step::new(keys, decide, now, self.due());
-        self.lanes.submit(lane, step);
+        self.lanes.submit(lane, step.mattering_for(life_max));
         reply
     }
 
@@ -253,6 +254,11 @@ fn lane_name<'a>(scope: &'a Scope, first: &'a ItemKey) -> &'a str {
     }
 }
 
+/// How long a state of one of these limits can matter at most.
+fn life_max<'a>(limits: impl Iterator<Item = &'a Limit>) -> Duration {
+    limits.map(Limit::state_life_max).max().unwrap_or_default()
+}
+
 fn senseless() -> StoreError {
     StoreError::new(StoreErrorKind::BadRequest, StoreRequest::INVALID)
 }
@@ -267,6 +273,7 @@ impl<B: Backend> Store for CasStore<B> {
             Err(error) => return Reply::failed(error),
         };
         let lane = self.lanes.lane_of(lane_name(request.limits[0].scope, &keys[0]));
+        let life_max = life_max(request.limits.iter().map(|keyed| keyed.limit));
         let owned = OwnedRequest::from_request(request);
         let unclaimed = self.release_unclaimed(request);
         let decide = move |items: &mut [Working], now| {
@@ -276,7 +283,7 @@ impl<B: Backend> Store for CasStore<B> {
             .ok_or_else(senseless)
         };
         let (step, reply) = Step::with_unclaimed(keys, decide, now, self.due(), unclaimed);
-        self.lanes.submit(lane, step);
+        self.lanes.submit(lane, step.mattering_for(life_max));
         reply
     }
 
@@ -287,8 +294,9 @@ impl<B: Backend> Store for CasStore<B> {
             Err(error) => return Reply::failed(error),
         };
         let lane = self.lanes.lane_of(lane_name(charges.limits[0].keyed.scope, &keys[0]));
+        let life_max = life_max(charges.limits.iter().map(|charge| charge.keyed.limit));
         let owned = OwnedMultiCharge::from_charges(charges);
-        self.submit(lane, keys, now, move |items, now| {
+        self.submit(lane, keys, life_max, now, move |items, now| {
             with_states(items, &slots, now, |states, wrote| {
                 owned.with(|charges| decide_each_state(charges, states, wrote, now))
             })
@@ -299,7 +307,8 @@ impl<B: Backend> Store for CasStore<B> {
         let ReserveRequest { scope, key, cost, cancel, .. } = *request;
         let (shaper, key) = (*request.shaper, self.names.item(scope, key));
         let slots = [(0, SlotName { limit: scope.limit().into(), letter: ARRIVAL })];
-        self.submit(self.lanes.lane_of(&key), vec![key], now, move |items, now| {
+        let (lane, life_max) = (self.lanes.lane_of(&key), shaper.state_life_max());
+        self.submit(lane, vec![key], life_max, now, move |items, now| {
             with_states(items, &slots, now, |states, wrote| {
                 let state = &mut states[0];
                 if let Some(reserved) = cancel {

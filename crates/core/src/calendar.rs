@@ -269,6 +269,16 @@ impl Every {
         Duration::from_secs(days * 86_400)
     }
 
+    /// The longest that the period can be, with a day for what clocks are changed by.
+    pub(crate) const fn longest(self) -> Duration {
+        let days = match self {
+            Self::Day => 1,
+            Self::Week => 7,
+            Self::Month => 31,
+        };
+        Duration::from_secs((days + 1) * 86_400)
+    }
+
     fn first_day(self, day: i64) -> i64 {
         match self {
             Self::Day => day,

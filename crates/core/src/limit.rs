@@ -230,6 +230,34 @@ impl Limit {
         with_algorithm!(self, limit => limit.period())
     }
 
+    /// The longest that a state of this limit can matter after it was written: what was written before that says no more
+    /// than [`State::Empty`]. The life of a lease is not in it,
+    /// nor the millisecond that a limit which counts in those may round up by.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Limit;
+    /// for (text, seconds) in [
+    ///     ("100/min burst 50", 30),
+    ///     ("fixed-window 100/h", 3600),
+    ///     ("sliding-window 60/min buckets 6", 70),
+    ///     ("quota 100/month", 32 * 86_400), // 31 days, and the hours that clocks are changed by
+    ///     ("concurrency 5 lease 30s", 30),
+    /// ] {
+    ///     let limit: Limit = text.parse()?;
+    ///     assert_eq!(limit.state_life_max(), Duration::from_secs(seconds), "{text}");
+    /// }
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn state_life_max(&self) -> Duration {
+        match self {
+            Self::Gcra(limit) | Self::TokenBucket(limit) => limit.burst_time(),
+            Self::SlidingWindow(limit) => limit.state_life_max(),
+            Self::Quota(limit) => limit.state_life_max(),
+            Self::FixedWindow(_) | Self::SlidingLog(_) | Self::Concurrency(_) => self.period(),
+        }
+    }
+
     /// Whether a check takes a permit, which [`State::release`] gives back.
     ///
     /// ```

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::Decision;
-use tidegate::driver::{CallTimes, NetworkStats, OpenStore, StoreMonitor, StoreReport};
+use tidegate::driver::{OpenStore, StoreMonitor, StoreReport};
 use tidegate::{
-    BreakerState, Changed, Coordination, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
+    Changed, Coordination, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
     ReadingReport, RemoteStore, Reply, ReserveReply, ReserveRequest, Scope, StateUpdate, Store,
     StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
     TickReadings, Timestamp,
@@ -134,22 +134,8 @@ impl Coordination for MemcachedStore {
 impl StoreMonitor for MemcachedStore {
     /// All servers together; of their breakers the worst.
     fn report(&self) -> StoreReport {
-        let (mut network, mut times) = (NetworkStats::default(), CallTimes::default());
-        let mut breaker: Option<(BreakerState, u64)> = None;
-        for report in self.servers.iter().map(OpenStore::report) {
-            network = report.network.map_or(network, |other| network.plus(&other));
-            times = report.call_times.map_or(times, |other| times.plus(&other));
-            if let Some((state, opened)) = report.breaker {
-                let (worst, total) = breaker.unwrap_or((BreakerState::Closed, 0));
-                breaker = Some((worst.or_worse(state), total + opened));
-            }
-        }
-        StoreReport {
-            network: Some(network),
-            call_times: Some(times),
-            breaker,
-            ..StoreReport::default()
-        }
+        let reports = self.servers.iter().map(OpenStore::report);
+        reports.fold(StoreReport::default(), |all, one| all.plus(&one))
     }
 
     fn cause(&self) -> Option<StoreError> {

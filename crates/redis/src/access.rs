@@ -6,19 +6,33 @@ use tidegate::{StoreError, StoreErrorKind};
 use crate::endpoint::{Login, TlsFiles};
 #[cfg(feature = "tls")]
 pub(crate) use crate::tls::Tls;
+use crate::url::ServerList;
 
 #[cfg(not(feature = "tls"))]
 pub(crate) type Tls = std::convert::Infallible;
 
-/// How to enter a server.
+/// How to enter a server: what a [`ServerList`] says, with the files of TLS read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
+pub struct Access {
     pub(crate) login: Option<Login>,
     pub(crate) db: u32,
     pub(crate) tls: Option<Tls>,
 }
 
 impl Access {
+    /// Reads the files of TLS.
+    ///
+    /// ```
+    /// use tidegate_redis::{Access, ServerList};
+    ///
+    /// let list = ServerList::parse("rediss+quorum://10.0.0.1?ca=/no/such/file.pem", "quorum")?;
+    /// assert!(Access::to(&list).is_err());
+    /// # Ok::<(), tidegate::StoreError>(())
+    /// ```
+    pub fn to(list: &ServerList) -> Result<Self, StoreError> {
+        Self::new(list.login.clone(), list.db, list.tls.as_ref())
+    }
+
     /// Reads the files of TLS.
     pub(crate) fn new(
         login: Option<Login>,

@@ -30,10 +30,13 @@ const WRITE_BYTES: usize = 256 << 10;
 /// The pending reply to a command.
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 
+/// What reads and writes: it ends with its connection.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A connection that makes progress only while its driver is polled: it needs no task of its own.
 pub(crate) struct Connection {
     inner: MultiplexedConnection,
-    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    driver: Driver,
     pub(crate) meter: Arc<Meter>,
 }
 
@@ -67,6 +70,11 @@ impl Connection {
         let made = MultiplexedConnection::new_with_config(&info, wire, config).await;
         let (connection, driver) = made.map_err(|error| failed(&error))?;
         Ok(Self { inner: connection, driver: Box::pin(driver), meter })
+    }
+
+    /// For whoever drives it from a task of its own.
+    pub(crate) fn into_parts(self) -> (MultiplexedConnection, Driver, Arc<Meter>) {
+        (self.inner, self.driver, self.meter)
     }
 
     /// Queues a command. It is written when the driver is next polled, together with all others.

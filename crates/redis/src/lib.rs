@@ -5,6 +5,8 @@
 //! with one connection (`node`, `connection`); calls leave in batches (`node/in_flight`), and replies decide what happens next
 //! (`node/replies`). In a cluster, `cluster` finds the node of a slot, and re-routes MOVED and ASK replies
 //! after a slot-map refresh; `sentinel` follows the primary.
+//!
+//! [`ServerList`], [`Access`] and [`ServerConnection`] are for a store of another crate that speaks to Redis its own way.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +31,7 @@ mod script;
 mod script_reply;
 mod script_request;
 mod sentinel;
+mod server_connection;
 mod slot_map;
 mod store;
 mod stream;
@@ -38,8 +41,10 @@ mod tls;
 mod url;
 mod waker;
 
+pub use access::Access;
 pub use endpoint::{Endpoint, Login, TlsFiles, Topology};
 pub use node_breaker::NodeBreakerStatus;
 pub use options::{RedisDriver, RedisOptions};
+pub use server_connection::ServerConnection;
 pub use store::RedisStore;
-pub use url::RedisUrl;
+pub use url::{RedisUrl, ServerList};

@@ -32,12 +32,19 @@ pub(crate) struct Meter {
     written: AtomicU64,
     /// Since the last reply was complete.
     read: AtomicU64,
+    /// More than the usual bound, for a store that reads more at once; 0 for the usual one.
+    reply_bytes_max: AtomicU64,
 }
 
 impl Meter {
     /// Bytes that were written so far: what comes after them has certainly not run.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Relaxed)
+    }
+
+    /// Lets a reply be this long.
+    pub(crate) fn allow_replies_of(&self, bytes: u64) {
+        self.reply_bytes_max.store(bytes, Relaxed);
     }
 
     /// A reply is complete: the next may be as long.
@@ -75,7 +82,8 @@ impl AsyncRead for MeteredStream {
         let before = into.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(task, into);
         let count = (into.filled().len() - before) as u64;
-        if self.meter.read.fetch_add(count, Relaxed) + count > REPLY_BYTES_MAX {
+        let longest = self.meter.reply_bytes_max.load(Relaxed).max(REPLY_BYTES_MAX);
+        if self.meter.read.fetch_add(count, Relaxed) + count > longest {
             return Poll::Ready(Err(io::Error::other("a reply without end")));
         }
         polled

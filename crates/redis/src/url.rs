@@ -124,17 +124,8 @@ fn network(
     tls: Option<TlsFiles>,
     query: &mut Parameters,
 ) -> Result<RedisUrl, StoreError> {
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let (user, password) = user.split_once(':').map_or((user, None), |(a, b)| (a, Some(b)));
-    let user = (!user.is_empty()).then(|| decoded(user)).transpose()?;
-    let login = login(user, password.map(decoded).transpose()?)?;
     let port = if kind == "sentinel" { SENTINEL_PORT } else { REDIS_PORT };
-    let endpoints =
-        hosts.split(',').map(|host| endpoint(host, port)).collect::<Result<Vec<_>, _>>()?;
-    if endpoints.len() > SERVERS_MAX {
-        return Err(bad("servers: expected at most 64"));
-    }
+    let Authority { login, endpoints, path } = authority(rest, port)?;
     let mut db = 0;
     let topology = match kind {
         "cluster" if path.is_empty() => Topology::Cluster(endpoints),
@@ -161,6 +152,74 @@ fn network(
         }
     };
     Ok(RedisUrl { topology, login, db, tls })
+}
+
+/// Who logs in where, and what follows the first slash.
+struct Authority<'a> {
+    login: Option<Login>,
+    endpoints: Vec<Endpoint>,
+    path: &'a str,
+}
+
+/// `user:password@host:port,host:port/path`
+fn authority(rest: &str, default_port: u16) -> Result<Authority<'_>, StoreError> {
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let (user, password) = user.split_once(':').map_or((user, None), |(a, b)| (a, Some(b)));
+    let user = (!user.is_empty()).then(|| decoded(user)).transpose()?;
+    let login = login(user, password.map(decoded).transpose()?)?;
+    let endpoints =
+        hosts.split(',').map(|host| endpoint(host, default_port)).collect::<Result<Vec<_>, _>>()?;
+    if endpoints.len() > SERVERS_MAX {
+        return Err(bad("servers: expected at most 64"));
+    }
+    Ok(Authority { login, endpoints, path })
+}
+
+/// Servers that know nothing of each other, with one login for all: `redis+KIND://[user:password@]h1:p1,h2[/db]`, and
+/// `rediss+KIND://…` with the parameters of TLS.
+///
+/// ```
+/// use tidegate_redis::ServerList;
+///
+/// let list = ServerList::parse("redis+quorum://10.0.0.1,10.0.0.2:6380,10.0.0.3/2", "quorum")?;
+/// assert_eq!(list.endpoints[1].to_string(), "10.0.0.2:6380");
+/// assert_eq!((list.db, list.login, list.tls), (2, None, None));
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerList {
+    /// The servers.
+    pub endpoints: Vec<Endpoint>,
+    /// The login of each.
+    pub login: Option<Login>,
+    /// The number of the database of each.
+    pub db: u32,
+    /// The files of TLS; `None` without TLS.
+    pub tls: Option<TlsFiles>,
+}
+
+impl ServerList {
+    /// Takes a URL apart. It reads no files.
+    pub fn parse(url: &str, kind: &str) -> Result<Self, StoreError> {
+        let scheme_of_kind = |scheme: &str| match scheme.split_once('+') {
+            Some(("redis", it)) if it == kind => Some(false),
+            Some(("rediss", it)) if it == kind => Some(true),
+            _ => None,
+        };
+        let found =
+            url.split_once("://").and_then(|(scheme, rest)| Some((scheme_of_kind(scheme)?, rest)));
+        let (secure, rest) = found
+            .ok_or_else(|| bad(&format!("scheme: expected redis+{kind}:// or rediss+{kind}://")))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut query = parameters(query)?;
+        let tls = if secure { Some(tls(&mut query)?) } else { None };
+        if !query.is_empty() {
+            return Err(bad("parameters: expected ca, cert and key for rediss, or none"));
+        }
+        let Authority { login, endpoints, path } = authority(rest, REDIS_PORT)?;
+        Ok(Self { endpoints, login, db: database(path)?, tls })
+    }
 }
 
 /// `host`, `host:port`, `[ipv6]:port`

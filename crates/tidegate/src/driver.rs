@@ -27,7 +27,9 @@ pub use self::timing::{Laps, millis};
 use crate::reply::Reply;
 use crate::store::breaker::{Breaker, BreakerOptions, BreakerState};
 use crate::store::memory::MemoryStore;
-use crate::store::{KeyedLimit, Op, Scope, Store, StoreError, StoreErrorKind, StoreRequest};
+use crate::store::{
+    KeyedLimit, Op, RoutedStore, Scope, Store, StoreError, StoreErrorKind, StoreRequest,
+};
 
 /// Opens one kind of store.
 ///
@@ -77,6 +79,12 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
         let _ = url;
         let seen = "nothing is needed: this store makes what it needs by itself";
         Reply::ready(Ok(vec![Finding::ok("create", seen)]))
+    }
+
+    /// Whether a store of this kind keeps what it has confirmed when one of its servers forgets: the kind that
+    /// `store.quorum` names.
+    fn is_quorum(&self) -> bool {
+        false
     }
 
     /// Connects, and looks for what is wrong for this many processes that will use it: `tidegate doctor`. The default
@@ -162,13 +170,37 @@ pub struct OpenStore {
     /// The kind of store, as people call it.
     pub kind: &'static str,
     monitor: Arc<dyn StoreMonitor>,
+    /// The second store of a [routed](Self::routed) one.
+    quorum: Option<Arc<Self>>,
 }
 
 impl OpenStore {
     /// A store of this kind.
     pub fn new<S: Store + StoreMonitor + 'static>(kind: &'static str, store: S) -> Self {
         let store = Arc::new(store);
-        Self { store: store.clone(), kind, monitor: store }
+        Self { store: store.clone(), kind, monitor: store, quorum: None }
+    }
+
+    /// Two stores that were opened, as [one](RoutedStore): the quorum is for the policies that ask for it. Its kind is that
+    /// of the main store; what it reports, both have done together.
+    ///
+    /// ```
+    /// # use tidegate::MemoryStore;
+    /// # use tidegate::driver::OpenStore;
+    /// let open = || OpenStore::new("memory", MemoryStore::default());
+    /// let both = OpenStore::routed(open(), open());
+    /// assert!(both.quorum().is_some() && open().quorum().is_none());
+    /// ```
+    #[must_use]
+    pub fn routed(main: Self, quorum: Self) -> Self {
+        let store = Arc::new(RoutedStore::new(main.store.clone(), quorum.store.clone()));
+        let (kind, quorum) = (main.kind, Arc::new(quorum));
+        Self { store, kind, monitor: Arc::new(Both(main, quorum.clone())), quorum: Some(quorum) }
+    }
+
+    /// The quorum of a [routed](Self::routed) store.
+    pub fn quorum(&self) -> Option<&Self> {
+        self.quorum.as_deref()
     }
 
     /// A store of this kind, behind a [`Breaker`] if there is to be one.
@@ -189,7 +221,7 @@ impl OpenStore {
         let Some(options) = breaker else { return Self::new(kind, store) };
         let breaker = Breaker::around(store.clone(), options);
         let monitor = Arc::new(BehindBreaker { store, breaker: breaker.clone() });
-        Self { store: Arc::new(breaker), kind, monitor }
+        Self { store: Arc::new(breaker), kind, monitor, quorum: None }
     }
 
     /// What is known without asking the store.
@@ -210,6 +242,9 @@ impl OpenStore {
 
     /// `ok`, `not-connected` or `left-alone`, as far as is known without asking the store.
     pub fn condition(&self) -> &'static str {
+        if let Some(bad) = self.quorum().map(Self::condition).filter(|it| *it != "ok") {
+            return bad;
+        }
         let StoreReport { breaker, network, .. } = self.report();
         if breaker.is_some_and(|(state, _)| state != BreakerState::Closed) {
             return "left-alone";
@@ -220,7 +255,7 @@ impl OpenStore {
         }
     }
 
-    /// Asks once and spends nothing, to learn whether the store answers.
+    /// Asks once and spends nothing, to learn whether the store answers; a routed one, whether both do.
     ///
     /// ```
     /// # use tidegate::driver::{StoreDrivers, StoreOptions};
@@ -235,10 +270,16 @@ impl OpenStore {
         let limit: Result<Limit, _> = "1/s".parse();
         let limit = limit
             .map_err(|error| StoreError::new(StoreErrorKind::BadRequest, error.to_string()))?;
-        let scope = Scope::named("tidegate", "reach");
-        let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
-        let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
-        self.store.decide(&request, Timestamp::EPOCH).await.map(drop)
+        for in_quorum in [false, true] {
+            if in_quorum && self.quorum.is_none() {
+                break;
+            }
+            let scope = Scope::named("tidegate", "reach").in_quorum(in_quorum);
+            let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
+            let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
+            self.store.decide(&request, Timestamp::EPOCH).await?;
+        }
+        Ok(())
     }
 }
 
@@ -257,6 +298,20 @@ impl<S: Store + StoreMonitor + 'static> StoreMonitor for BehindBreaker<S> {
 
     fn cause(&self) -> Option<StoreError> {
         self.breaker.cause()
+    }
+}
+
+/// Reports on two stores.
+#[derive(Debug)]
+struct Both(OpenStore, Arc<OpenStore>);
+
+impl StoreMonitor for Both {
+    fn report(&self) -> StoreReport {
+        self.0.report().plus(&self.1.report())
+    }
+
+    fn cause(&self) -> Option<StoreError> {
+        self.0.cause().or_else(|| self.1.cause())
     }
 }
 

@@ -91,9 +91,9 @@ pub use store_kit::{Breaker, BreakerOptions, BreakerState};
 pub use store_kit::{
     Changed, Charge, Coordination, DenyCache, EXACT_MAX, Grant, GrantRequest, KeptState,
     KeyedLimit, LeaseError, LimitCharge, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
-    Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest, Return, Scope, StateUpdate,
-    Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult,
-    StoredOverride, TickReadings, Verdict,
+    Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest, Return, RoutedStore, Scope,
+    StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
+    StoreResult, StoredOverride, TickReadings, Verdict,
 };
 #[cfg(feature = "leases")]
 #[doc(hidden)]

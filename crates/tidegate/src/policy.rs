@@ -46,12 +46,14 @@ pub struct Policy {
 
 /// How a policy asks its store, and what it does without it.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct PolicyOptions {
     pub(crate) on_store_error: OnStoreError,
     pub(crate) deny_cache: bool,
     pub(crate) lease: bool,
     pub(crate) replicas: Option<Replicas>,
     pub(crate) deadline: Option<Duration>,
+    pub(crate) quorum: bool,
     pub(crate) shadow: bool,
 }
 
@@ -290,6 +292,7 @@ impl Policy {
             lease: false,
             replicas: None,
             deadline: None,
+            quorum: false,
             shadow: false,
         };
         Self { kind, overrides: Overrides::default(), tag: None, options }
@@ -535,6 +538,25 @@ impl Policy {
         let (least, most) = (crate::deadline::MIN, crate::deadline::MAX);
         self.options.deadline = Some(deadline.clamp(least, most));
         self
+    }
+
+    /// Whether it is counted by the quorum of a [`RoutedStore`](crate::RoutedStore), which no single server can make forget;
+    /// by default by its main store. Any other store counts it as ever.
+    ///
+    /// ```
+    /// use tidegate::Policy;
+    ///
+    /// let payout = Policy::all().limit("", "fixed-window 10/day").quorum(true);
+    /// assert!(payout.is_in_quorum());
+    /// ```
+    pub fn quorum(mut self, quorum: bool) -> Self {
+        self.options.quorum = quorum;
+        self
+    }
+
+    /// Whether a [quorum](Policy::quorum) is to count it.
+    pub const fn is_in_quorum(&self) -> bool {
+        self.options.quorum
     }
 
     /// Whether its limits count different identifiers, so that a store has to change several in one step.

@@ -22,6 +22,7 @@ pub(crate) mod parts;
 mod remote;
 mod request;
 mod returns;
+mod routed;
 mod scope;
 
 use std::fmt;
@@ -37,6 +38,7 @@ pub use multi_charge::{Charge, LimitCharge, MultiCharge};
 pub use overrides::{Changed, OverrideChange, OverrideStore, OverrideTable, StoredOverride};
 pub use remote::{RemoteStore, Replicas, Unconfirmed};
 pub use request::{KeyedLimit, Op, ReserveReply, ReserveRequest, Source, StoreReply, StoreRequest};
+pub use routed::RoutedStore;
 pub use scope::Scope;
 
 use crate::reply::Reply;

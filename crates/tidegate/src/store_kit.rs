@@ -46,8 +46,8 @@ pub use crate::store::parts::{PartReader, push_part};
 pub use crate::store::{
     Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, OverrideChange,
     OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest,
-    Scope, StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply,
-    StoreRequest, StoreResult, StoredOverride, TickReadings,
+    RoutedStore, Scope, StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions,
+    StoreReply, StoreRequest, StoreResult, StoredOverride, TickReadings,
 };
 
 /// The secret of the hash that [`KeyText`] makes, unless another one is set: the same on every node.

@@ -162,6 +162,13 @@ impl Gcra {
         self.burst
     }
 
+    /// The time in which a whole burst is refilled, rounded up.
+    pub(crate) fn burst_time(&self) -> Duration {
+        let micros = u128::from(self.burst) * u128::from(self.period_us);
+        let micros = micros.div_ceil(u128::from(self.limit.max(1)));
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
     /// The decision itself, on the arrival a store holds for the key. `Some` is to be written.
     ///
     /// ```

@@ -145,6 +145,20 @@ impl LeakyBucket {
         Duration::from_micros(self.pace.micros(self.max_wait, Timestamp::EPOCH))
     }
 
+    /// The longest that a state of this shaper can matter after it was written: the longest wait, and the time of the
+    /// largest cost that may come after it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::LeakyBucket;
+    /// let shaper: LeakyBucket = "2/s max-wait 5s".parse()?;
+    /// assert!(shaper.state_life_max() >= Duration::from_secs(5));
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn state_life_max(&self) -> Duration {
+        self.max_wait().saturating_add(self.period())
+    }
+
     /// Takes a place in the queue, if there is one.
     ///
     /// ```

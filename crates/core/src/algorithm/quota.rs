@@ -155,6 +155,15 @@ impl Quota {
         }
     }
 
+    /// Until the end of the longest window that there can be.
+    pub(crate) const fn state_life_max(&self) -> Duration {
+        match &self.cadence {
+            Cadence::Calendar { every, .. } => every.longest(),
+            Cadence::Fixed(window) => window.period(),
+            Cadence::Rolling(window) => window.state_life_max(),
+        }
+    }
+
     /// Where its windows end around an instant; a rolling quota has slots that slide instead.
     fn edges(&self, now: Timestamp) -> Result<Edges, &SlidingWindow> {
         match &self.cadence {

@@ -106,6 +106,11 @@ impl SlidingWindow {
         Duration::from_micros(self.width_us * self.buckets)
     }
 
+    /// A unit counts until its slot has left: a period after the slot has ended.
+    pub(crate) const fn state_life_max(&self) -> Duration {
+        Duration::from_micros(self.width_us * (self.buckets + 1))
+    }
+
     /// How many slots the period is counted in.
     pub const fn buckets(&self) -> u64 {
         self.buckets

@@ -53,6 +53,17 @@ fn use_it(limit: &Limit, mut state: State, asks: &[(u64, u64)]) -> Result<(), Te
 proptest! {
     #![proptest_config(config())]
 
+    /// A store that has lost a state may forget that it has, once this time is over.
+    #[test]
+    fn no_state_matters_for_longer_than_its_limit_says(scene in scene()) {
+        let mut state = State::Empty;
+        let longest = scene.limit.state_life_max() + std::time::Duration::from_millis(1);
+        for &(now_us, cost) in &scene.asks {
+            let _ = scene.limit.take(&mut state, at(now_us), cost);
+            prop_assert!(state.idle_from() <= at(now_us) + longest, "{:?}", scene.limit);
+        }
+    }
+
     #[test]
     fn every_state_round_trips(scene in jumpy_scene()) {
         let state = end_state(&scene);

@@ -23,6 +23,30 @@ pub struct StoreReport {
     pub breaker: Option<(BreakerState, u64)>,
 }
 
+impl StoreReport {
+    /// Two stores, or two servers of one, together; of their breakers the worst.
+    ///
+    /// ```
+    /// # use tidegate::driver::{NetworkStats, StoreReport};
+    /// let one = StoreReport { network: Some(NetworkStats::default()), ..StoreReport::default() };
+    /// assert_eq!(one.plus(&StoreReport::default()), one);
+    /// ```
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        fn both<T: Copy>(one: Option<T>, other: Option<T>, sum: impl Fn(T, T) -> T) -> Option<T> {
+            one.zip(other).map(|(one, other)| sum(one, other)).or(one).or(other)
+        }
+        Self {
+            memory: self.memory.or(other.memory),
+            network: both(self.network, other.network, |one, other| one.plus(&other)),
+            call_times: both(self.call_times, other.call_times, |one, other| one.plus(&other)),
+            breaker: both(self.breaker, other.breaker, |one, other| {
+                (one.0.or_worse(other.0), one.1 + other.1)
+            }),
+        }
+    }
+}
+
 /// How often things have happened in the client of a store over a network, since the store was opened.
 ///
 /// ```

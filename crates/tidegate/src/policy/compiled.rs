@@ -38,12 +38,13 @@ pub(crate) enum CompiledKind {
 impl Policy {
     /// Checks the policy as a whole, under its name.
     pub(crate) fn compile(self, policy: &str) -> Result<Compiled, PolicyProblem> {
+        let in_quorum = self.options.quorum;
         let kind = match self.kind? {
             Kind::Shaper(limit) => {
                 if self.overrides.values().any(|instead| matches!(instead, Override::Limit(_))) {
                     return Err(PolicyProblem::OverrideOfMany);
                 }
-                CompiledKind::Shaper(Scope::named(policy, ""), limit)
+                CompiledKind::Shaper(Scope::named(policy, "").in_quorum(in_quorum), limit)
             }
             Kind::Limits { mode, members } => {
                 check_members(&members, &self.overrides)?;
@@ -54,7 +55,7 @@ impl Policy {
                     None if together => Scope::together(policy, limit),
                     None => Scope::named(policy, limit),
                 };
-                let scoped = |member: Member| (scope(&member.name), member);
+                let scoped = |member: Member| (scope(&member.name).in_quorum(in_quorum), member);
                 let adaptive = members.iter().any(|member| member.effective.is_some());
                 let members = members.into_iter().map(scoped).collect();
                 CompiledKind::Limits { mode, members, adaptive }

@@ -113,6 +113,9 @@ store_error_kinds! {
     OutOfMemory = "oom", ran: No, counts: true;
     /// The store cannot write to its disk, and so refuses writes.
     Misconfigured = "misconf", ran: No, counts: true;
+    /// Too many of its servers have lost what they knew: they may not count until what they knew no longer matters. No
+    /// breaker counts it, since it is so for one policy and not for another.
+    Recovering = "recovering", ran: No, counts: false;
     /// The replica has lost its primary.
     MasterDown = "masterdown", ran: No, counts: true;
     /// The cluster has no node for the key.

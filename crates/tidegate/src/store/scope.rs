@@ -19,6 +19,7 @@ pub struct Scope {
     policy: Arc<str>,
     limit: Arc<str>,
     tag: Tag,
+    in_quorum: bool,
 }
 
 /// What decides where a store that spreads keys over nodes keeps those of a scope.
@@ -45,7 +46,26 @@ impl Scope {
         let hash = |text: &str| rapidhash::v3::rapidhash_v3(text.as_bytes());
         // Multiplied, so that ("a", "b") and ("b", "a") are different scopes.
         let hash = hash(policy).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash(limit);
-        Self { hash, policy: policy.into(), limit: limit.into(), tag: Tag::Identifier }
+        let (policy, limit) = (policy.into(), limit.into());
+        Self { hash, policy, limit, tag: Tag::Identifier, in_quorum: false }
+    }
+
+    /// The same for a policy that is to be counted by a quorum, where [another store](crate::RoutedStore) counts the
+    /// others.
+    ///
+    /// ```
+    /// # use tidegate::Scope;
+    /// assert!(Scope::named("payout", "").in_quorum(true).is_in_quorum());
+    /// assert!(!Scope::named("api", "").is_in_quorum());
+    /// ```
+    #[must_use]
+    pub fn in_quorum(self, in_quorum: bool) -> Self {
+        Self { in_quorum, ..self }
+    }
+
+    /// Whether a quorum is to count it.
+    pub const fn is_in_quorum(&self) -> bool {
+        self.in_quorum
     }
 
     /// The same for a limit that shares a request with limits on other identifiers: a store that spreads keys over nodes
