@@ -259,7 +259,7 @@ fn the_pages_say_of_the_first_period_what_validate_says() {
     let folder = Folder::new();
     let file = folder.write("tidegate.yaml", "policies: { api: 100/min, b: 5/s }");
     let output = run(&["validate", &file]);
-    let minute = std::time::Duration::from_secs(60);
+    let minute = std::time::Duration::from_mins(1);
     let said = tidegate_core::text::first_period(100, minute);
     let note = format!("note: {file}: policies.api: {said} The same holds for b.\n");
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), note.as_str()));
