@@ -48,7 +48,7 @@ impl UnconfirmedCharges {
 }
 
 /// While an outage lasts, a line with its cause is written this often.
-const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
+const REMINDER_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A store that does not serve.
 struct Outage {
