@@ -177,8 +177,7 @@ fn decisions_without_the_store_are_logged() {
     wait_until("a line while the breaker is open has the cause", DEADLINE, || {
         log.server.post("/v1/check", r#"{"policy":"api","key":"canary"}"#);
         let lines = log.events("decided without the store");
-        let is_late = |line: &&Value| line["store_error"] == "breaker-open";
-        let late = lines.iter().rfind(is_late);
+        let late = lines.iter().rfind(|line| line["store_error"] == "breaker-open");
         late.is_some_and(|line| line["cause"].as_str().is_some_and(|it| it.starts_with(&why)))
     });
     assert!(!log.text().contains("canary"));
