@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::store_kit::NetworkCounters;
 use tidegate::{StoreError, StoreErrorKind, Timestamp};
-use tidegate_cas::{Backend, Commit, ItemKey, Reading, Snapshot, Stored, Wanted};
+use tidegate_cas::{Backend, Commit, ItemKey, Reading, Snapshot, Stored, Wanted, Written};
 use tokio::time::{Instant, sleep};
 
 use crate::absence::absence;
@@ -82,24 +82,18 @@ impl QuorumBackend {
 
     /// Finds out what has become of writes that some server may have: prepares anew, and looks whether the furthest value
     /// descends from them.
-    async fn resolve(
-        &self,
-        mut open: Vec<Undecided>,
-        written: &mut [bool],
-        due: Instant,
-    ) -> Result<(), StoreError> {
+    async fn resolve(&self, mut open: Vec<Undecided>, written: &mut [Written], due: Instant) {
         for attempt in 0..BALLOTS_MAX {
-            if open.is_empty() {
-                return Ok(());
-            }
-            if !self.pause(attempt, due).await {
+            if open.is_empty() || !self.pause(attempt, due).await {
                 break;
             }
             let items: Vec<_> = open.iter().map(|it| it.item.clone()).collect();
             let round = self.servers.prepare(&items, due).await;
-            open = self.settle(open, round, written, due).await?;
+            open = self.settle(open, round, written, due).await;
         }
-        if open.is_empty() { Ok(()) } else { Err(unknown("no majority says so in time")) }
+        for undecided in open {
+            written[undecided.place] = unknown("no majority says so in time");
+        }
     }
 
     /// Settles those that a majority has promised. Returns the others.
@@ -107,9 +101,9 @@ impl QuorumBackend {
         &self,
         open: Vec<Undecided>,
         round: PrepareRound,
-        written: &mut [bool],
+        written: &mut [Written],
         due: Instant,
-    ) -> Result<Vec<Undecided>, StoreError> {
+    ) -> Vec<Undecided> {
         let (mut again, mut fenced, mut proposals) = (Vec::new(), Vec::new(), Vec::new());
         for (undecided, promises) in open.into_iter().zip(round.promises) {
             if promises.progress() != Progress::Done {
@@ -117,38 +111,41 @@ impl QuorumBackend {
                 continue;
             }
             let resolution = resolve(undecided.ours, &promises);
-            let is_written = match resolution.descent {
-                Descent::Yes => true,
-                Descent::No => false,
-                Descent::Unknown => return Err(unknown("too many others came after it")),
+            let outcome = match resolution.descent {
+                Descent::Yes => Written::Done,
+                Descent::No => Written::Changed,
+                Descent::Unknown => {
+                    written[undecided.place] = unknown("too many others came after it");
+                    continue;
+                }
             };
             if !resolution.needs_fence {
-                written[undecided.place] = is_written;
+                written[undecided.place] = outcome;
                 continue;
             }
             let value = promises.into_best().map(|(_, value)| value).unwrap_or_default();
             let (item, life) = (undecided.item.clone(), undecided.item.life_max);
             proposals.push(Proposal { item, ballot: round.ballot, bytes: value.to_bytes(), life });
-            fenced.push((undecided, is_written));
+            fenced.push((undecided, outcome));
         }
         if proposals.is_empty() {
-            return Ok(again);
+            return again;
         }
-        let outcomes = self.servers.accept(&proposals, due).await;
-        for ((undecided, is_written), outcome) in fenced.into_iter().zip(outcomes) {
-            if outcome == Outcome::Written {
-                written[undecided.place] = is_written;
+        let accepted = self.servers.accept(&proposals, due).await;
+        for ((undecided, outcome), accepted) in fenced.into_iter().zip(accepted) {
+            if accepted == Outcome::Written {
+                written[undecided.place] = outcome;
             } else {
                 again.push(undecided);
             }
         }
-        Ok(again)
+        again
     }
 }
 
-fn unknown(why: &str) -> StoreError {
+fn unknown(why: &str) -> Written {
     let why = format!("whether the write happened is not known: {why}");
-    StoreError::new(StoreErrorKind::Timeout, why)
+    Written::Failed(StoreError::new(StoreErrorKind::Timeout, why))
 }
 
 impl Backend for QuorumBackend {
@@ -216,29 +213,31 @@ impl Backend for QuorumBackend {
         Ok(Reading { snapshot: Snapshot { now, items }, failed })
     }
 
-    /// A commit has one item: see [`Backend::commits_several_items`].
+    /// A commit has one item: see [`Backend::commit_items_max`].
     async fn write(
         &self,
         commits: &[Commit<QuorumVersion>],
         due: Instant,
-    ) -> Result<Vec<bool>, StoreError> {
+    ) -> Result<Vec<Written>, StoreError> {
         let proposals = commits.iter().map(proposal).collect::<Option<Vec<_>>>();
         let proposals = proposals.ok_or_else(|| {
             StoreError::new(StoreErrorKind::BadRequest, "expected one item that was read")
         })?;
         let outcomes = self.servers.accept(&proposals, due).await;
-        let mut written: Vec<bool> = outcomes.iter().map(|it| *it == Outcome::Written).collect();
+        let is_written = |it: &Outcome| *it == Outcome::Written;
+        let outcome = |it| if is_written(it) { Written::Done } else { Written::Changed };
+        let mut written: Vec<Written> = outcomes.iter().map(outcome).collect();
         let undecided = proposals.into_iter().zip(outcomes).enumerate();
         let undecided = undecided.filter(|(_, (_, outcome))| *outcome == Outcome::Undecided);
         let open =
             undecided.map(|(place, (it, _))| Undecided { place, item: it.item, ours: it.ballot });
-        self.resolve(open.collect(), &mut written, due).await?;
+        self.resolve(open.collect(), &mut written, due).await;
         Ok(written)
     }
 
     /// Half of a commit over several items could be carried forward without the other half.
-    fn commits_several_items(&self) -> bool {
-        false
+    fn commit_items_max(&self) -> usize {
+        1
     }
 
     fn has_several_clocks(&self) -> bool {
