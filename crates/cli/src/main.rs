@@ -27,6 +27,8 @@ const STORES: StoreDrivers = StoreDrivers(&[
     &tidegate_postgres::PostgresDriver,
     #[cfg(feature = "memcached")]
     &tidegate_memcached::MemcachedDriver,
+    #[cfg(feature = "quorum")]
+    &tidegate_quorum::QuorumDriver,
 ]);
 
 fn main() -> ExitCode {

@@ -88,7 +88,10 @@ pub(super) async fn watch(app: Arc<AppState>, store: WatchedStore) {
 /// a right that only overrides need: `reach` decides.
 async fn store_error(app: &AppState, store: &OpenStore) -> Option<StoreError> {
     let engine = app.in_force().engine.clone();
-    let error = engine.overrides().refresh().await.err()?;
+    let Some(error) = engine.overrides().refresh().await.err() else {
+        // That was the main store.
+        return store.quorum()?.reach().await.err();
+    };
     tracing::debug!(%error, "overrides stay as they were");
     store.reach().await.err()
 }
