@@ -38,6 +38,10 @@ const STORES: StoreDrivers = StoreDrivers(&[
     &tidegate_dynamodb::DynamoDbDriver,
     #[cfg(not(feature = "dynamodb"))]
     &stores::DYNAMODB,
+    #[cfg(feature = "quorum")]
+    &tidegate_quorum::QuorumDriver,
+    #[cfg(not(feature = "quorum"))]
+    &stores::QUORUM,
 ]);
 
 fn main() -> ExitCode {

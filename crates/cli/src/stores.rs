@@ -26,6 +26,9 @@ pub(crate) const MEMCACHED: MissingStore =
 pub(crate) const DYNAMODB: MissingStore =
     MissingStore { schemes: &["dynamodb://"], feature: "dynamodb" };
 
+pub(crate) const QUORUM: MissingStore =
+    MissingStore { schemes: &["redis+quorum://", "rediss+quorum://"], feature: "quorum" };
+
 /// A store that was not compiled in.
 #[derive(Debug)]
 pub(crate) struct MissingStore {
@@ -69,6 +72,7 @@ mod tests {
             (POSTGRES, "postgres"),
             (MEMCACHED, "memcached"),
             (DYNAMODB, "dynamodb"),
+            (QUORUM, "quorum"),
         ] {
             let error = store.check("redis://:secret@h").unwrap_err().to_string();
             assert!(error.contains(&format!("--features {feature}")), "{error}");
@@ -81,6 +85,7 @@ mod tests {
         feature = "dynamodb",
         feature = "memcached",
         feature = "postgres",
+        feature = "quorum",
         feature = "redis"
     ))]
     #[test]
@@ -88,6 +93,7 @@ mod tests {
         assert_eq!(REDIS.schemes, tidegate_redis::RedisDriver.schemes());
         assert_eq!(POSTGRES.schemes, tidegate_postgres::PostgresDriver.schemes());
         assert_eq!(MEMCACHED.schemes, tidegate_memcached::MemcachedDriver.schemes());
+        assert_eq!(QUORUM.schemes, tidegate_quorum::QuorumDriver.schemes());
         assert_eq!(DYNAMODB.schemes, tidegate_dynamodb::DynamoDbDriver.schemes());
     }
 }

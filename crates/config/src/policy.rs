@@ -63,6 +63,13 @@ fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> 
         let bounds = deadline::MIN..=deadline::MAX;
         policy = policy.deadline(time(cursor, "deadline", Some(given), bounds, deadline::DEFAULT));
     }
+    let quorum = options.quorum.unwrap_or(false);
+    if quorum && options.replicas.is_some() {
+        cursor.field("replicas").report(
+            "goes with one Redis and its replicas: with `quorum: true`, a majority of servers confirms each charge",
+        );
+    }
+    policy = policy.quorum(quorum);
     let deny_cache = options.deny_cache.unwrap_or(true);
     policy = policy.lease(options.lease.unwrap_or(false)).deny_cache(deny_cache);
     has_limits.then_some(policy)

@@ -52,7 +52,7 @@ pub fn forgotten(old: &Config, new: &Config, stores: StoreDrivers) -> Vec<Forgot
     if old.key_prefix != new.key_prefix {
         found.push(Forgotten::Prefix);
     }
-    if old.store.url != new.store.url {
+    if old.store.url != new.store.url || old.store.quorum != new.store.quorum {
         found.push(Forgotten::Store);
     }
     let (before, after) = (counters(old), counters(new));

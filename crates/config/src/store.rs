@@ -16,6 +16,8 @@ use super::text::{self, StoreOptions};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreChoice {
     pub url: SecretSource,
+    /// The store of policies with `quorum: true`.
+    pub quorum: Option<SecretSource>,
     pub deadline: Duration,
     /// None: it is asked however it fails.
     pub breaker: Option<BreakerOptions>,
@@ -27,6 +29,7 @@ impl StoreChoice {
     pub fn by_url(url: impl Into<String>) -> Self {
         Self {
             url: SecretSource::Given(Secret(url.into())),
+            quorum: None,
             deadline: deadline::DEFAULT,
             breaker: Some(BreakerOptions::default()),
             nodes: None,
@@ -67,7 +70,9 @@ fn with_options(options: &StoreOptions, stores: StoreDrivers, cursor: &Cursor<'_
         Some(file) => choice.url = file,
         None => {}
     }
-    if matches!(&choice.url, SecretSource::Given(url) if stores.is_local(&url.0)) {
+    choice.quorum = quorum(options, stores, cursor);
+    let is_local = matches!(&choice.url, SecretSource::Given(url) if stores.is_local(&url.0));
+    if is_local && choice.quorum.is_none() {
         let message = "goes with a store over the network: memory answers at once and alone";
         cursor.report_given(&["deadline", "breaker", "nodes"], message);
     }
@@ -80,6 +85,30 @@ fn with_options(options: &StoreOptions, stores: StoreDrivers, cursor: &Cursor<'_
     };
     choice.nodes = options.nodes.and_then(NonZeroU32::new);
     choice
+}
+
+/// The second store.
+fn quorum(
+    options: &StoreOptions,
+    stores: StoreDrivers,
+    cursor: &Cursor<'_>,
+) -> Option<SecretSource> {
+    let (given, file) = (options.quorum.as_ref(), options.quorum_file.as_ref());
+    match SecretSource::choose("quorum", given, file, cursor)? {
+        SecretSource::Given(url) => {
+            let cursor = cursor.field("quorum");
+            let url = cursor.accept(checked(&url.0, stores))?;
+            if !is_quorum(&url, stores) {
+                return cursor.reject("expected redis+quorum:// with 3, 5, 7 or 9 servers");
+            }
+            Some(SecretSource::Given(Secret(url)))
+        }
+        file @ SecretSource::File(_) => Some(file),
+    }
+}
+
+fn is_quorum(url: &str, stores: StoreDrivers) -> bool {
+    stores.find(url).is_ok_and(StoreDriver::is_quorum)
 }
 
 fn breaker(text: &text::BreakerOptions, cursor: &Cursor<'_>) -> BreakerOptions {
@@ -100,15 +129,34 @@ pub(crate) fn check_policies(
     policies: &BTreeMap<String, Policy>,
     cursor: &Cursor<'_>,
 ) {
-    let SecretSource::Given(url) = &store.url else { return };
-    if !stores.find(&url.0).is_ok_and(StoreDriver::counts_one_identifier_per_step) {
-        return;
-    }
-    for (name, _) in policies.iter().filter(|(_, policy)| policy.counts_several_identifiers()) {
-        cursor.field(name).report(
-            "has limits on several identifiers, which this store cannot change in one step: give them \
-             the same `key`, or use Redis, PostgreSQL or memory",
-        );
+    let given = |source: &SecretSource| match source {
+        SecretSource::Given(url) => Some(url.0.clone()),
+        SecretSource::File(_) => None,
+    };
+    let (main, second) = (given(&store.url), store.quorum.as_ref());
+    let counts_one = |url: Option<&String>| {
+        let driver = url.and_then(|url| stores.find(url).ok());
+        driver.is_some_and(StoreDriver::counts_one_identifier_per_step)
+    };
+    for (name, policy) in policies {
+        let in_second = policy.is_in_quorum() && second.is_some();
+        // A URL in a file may be a quorum's.
+        if policy.is_in_quorum()
+            && second.is_none()
+            && main.as_ref().is_some_and(|url| !is_quorum(url, stores))
+        {
+            cursor.field(name).field("quorum").report(
+                "needs a quorum: give its URL as `store.quorum`, as in redis+quorum://h1,h2,h3",
+            );
+        }
+        // What `store.quorum` names is one, wherever it is written.
+        let counts_one = in_second || counts_one(main.as_ref());
+        if counts_one && policy.counts_several_identifiers() {
+            cursor.field(name).report(
+                "has limits on several identifiers, which this store cannot change in one step: give them \
+                 the same `key`, or use Redis, PostgreSQL or memory",
+            );
+        }
     }
 }
 

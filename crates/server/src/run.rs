@@ -36,7 +36,7 @@ use crate::service::{AppState, Draft};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
 use crate::upstreams::{self, Upstreams};
-use tidegate::driver::{self, StoreDrivers, StoreOptions};
+use tidegate::driver::{self, OpenStore, StoreDriver, StoreDrivers, StoreOptions};
 use tidegate_config::{self as config, Address, Config, Door, Exposure};
 
 /// Why a server did not start, as text for the operator.
@@ -191,7 +191,23 @@ fn build_service(
         breaker: choice.breaker.clone(),
         ..StoreOptions::default()
     };
-    let opened = stores.open(&url.0, &options).map_err(ServeError::new)?;
+    let mut opened = stores.open(&url.0, &options).map_err(ServeError::new)?;
+    let mut name = driver::redacted(&url.0);
+    if let Some(quorum) = &choice.quorum {
+        let url =
+            quorum.read().map_err(|why| ServeError::new(format!("store.quorum_file: {why}")))?;
+        let is_quorum = stores.find(&url.0).is_ok_and(StoreDriver::is_quorum);
+        if !is_quorum {
+            let why =
+                "store.quorum_file: expected the URL of a quorum, as in redis+quorum://h1,h2,h3";
+            return Err(ServeError::new(why));
+        }
+        // Nodes are counted in the main store.
+        let options = StoreOptions { announces: false, ..options };
+        let second = stores.open(&url.0, &options).map_err(ServeError::new)?;
+        opened = OpenStore::routed(opened, second);
+        name = format!("{name} and {}", driver::redacted(&url.0));
+    }
     let builder = Engine::builder().store(opened.store.clone());
     let builder = match choice.nodes {
         Some(nodes) => builder.nodes(nodes),
@@ -203,7 +219,7 @@ fn build_service(
         AdaptiveLimits::shared_over(opened.store.clone())
     };
     let draft = Draft::build(config, builder, adaptive.into(), None).map_err(ServeError::new)?;
-    Ok((draft, WatchedStore { opened, name: driver::redacted(&url.0) }))
+    Ok((draft, WatchedStore { opened, name }))
 }
 
 fn join_problems(lines: &[String]) -> String {

@@ -59,22 +59,29 @@ pub struct DoctorArgs {
 }
 
 impl DoctorArgs {
-    /// With the store of the configuration, if there is one.
-    fn configured(&self, stores: StoreDrivers) -> Result<Self, Failure> {
-        let Some(file) = &self.config else { return Ok(self.clone()) };
+    /// With each store of the configuration, if there is one.
+    fn configured(&self, stores: StoreDrivers) -> Result<Vec<Self>, Failure> {
+        let Some(file) = &self.config else { return Ok(vec![self.clone()]) };
         let config =
             Config::read(file, stores).map_err(|problems| Failure::new(problems.to_string()))?;
         let url = config.store.url.read();
         let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
         let nodes = config.store.nodes.map_or(self.nodes, |nodes| nodes.get().into());
-        Ok(Self { store: url.0, key_prefix: config.key_prefix, nodes, ..self.clone() })
+        let main = Self { store: url.0, key_prefix: config.key_prefix, nodes, ..self.clone() };
+        let Some(quorum) = &config.store.quorum else { return Ok(vec![main]) };
+        let url = quorum.read();
+        let url = url.map_err(|why| Failure::new(format!("store.quorum_file: {why}")))?;
+        let quorum = Self { store: url.0, ..main.clone() };
+        Ok(vec![main, quorum])
     }
 }
 
 /// Examines, prints, and exits with 1 on a fault.
 pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
-    let args = args.configured(stores)?;
-    let findings = block_on(create_and_examine(&args, stores))?;
+    let mut findings = Vec::new();
+    for args in args.configured(stores)? {
+        findings.extend(block_on(create_and_examine(&args, stores))?);
+    }
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(ExitCode::from(if worst == Some(Severity::Fault) { ERROR } else { OK }))

@@ -1,6 +1,6 @@
-//! The server over stores that are not Redis: PostgreSQL and memcached.
+//! The server over stores that are not one Redis: PostgreSQL, memcached and a quorum.
 
-use crate::processes::{DEADLINE, MemcachedServer, PostgresServer, wait_until};
+use crate::processes::{DEADLINE, MemcachedServer, PostgresServer, RedisServer, wait_until};
 use crate::support::{Folder, Server, run};
 use crate::vectors::{golden, replay};
 
@@ -146,4 +146,125 @@ fn memcached_refuses_policies_on_several_identifiers_when_they_are_written() {
     assert_eq!(output.code, Some(1));
     let text = output.stdout + &output.stderr;
     assert!(text.contains("cannot change in one step") && text.contains("signup"), "{text}");
+}
+
+/// Three Redis servers, and the URL of their quorum.
+fn quorum() -> ([RedisServer; 3], String) {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let url = format!("redis+quorum://{}", servers.each_ref().map(RedisServer::address).join(","));
+    (servers, url)
+}
+
+#[test]
+fn three_servers_share_one_limit_over_a_quorum() {
+    let (_servers, url) = quorum();
+    one_limit_for_three_servers(&url);
+}
+
+#[test]
+fn a_quorum_passes_every_golden_case() {
+    let (_servers, url) = quorum();
+    let output = replay(&golden(), &["--store", &url]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    assert!(output.stdout == replay(&golden(), &[]).stdout);
+}
+
+#[test]
+fn the_doctor_knows_a_quorum_also_beside_the_main_store() {
+    let (servers, url) = quorum();
+    let folder = Folder::new();
+    let config = format!("store: {{ url: memory, quorum: \"{url}\" }}\npolicies: {{ api: 5/h }}\n");
+    let file = folder.write("tidegate.yaml", config);
+    for args in [["doctor", "--store", url.as_str()], ["doctor", "-c", file.as_str()]] {
+        let output = run(&args);
+        assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
+        for word in ["3 of 3 servers answer", "AOF is off", "script-time"] {
+            assert!(output.stdout.contains(word), "{word}: {}", output.stdout);
+        }
+    }
+    for server in &servers[1..] {
+        server.kill();
+    }
+    let output = run(&["doctor", "--store", &url]);
+    assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
+    assert!(output.stdout.contains("1 of 3 servers answer"), "{}", output.stdout);
+}
+
+#[test]
+fn policies_that_ask_for_a_quorum_are_counted_there_and_others_are_not() {
+    let (servers, url) = quorum();
+    let (main, folder) = (RedisServer::start(), Folder::new());
+    let config = format!(
+        "store: {{ url: \"{}\", quorum: \"{url}\", deadline: 10s, breaker: false }}\npolicies:\n  api: 5/h\n  \
+         payout: {{ algorithm: fixed-window, limit: 2/day, quorum: true, on_store_error: deny }}\n",
+        main.url()
+    );
+    let server = Server::with_config(&folder, &config);
+    wait_for_store(&server, "api");
+    wait_for_store(&server, "payout");
+    let check = |policy: &str| {
+        let question = format!(r#"{{"policy":"{policy}","key":"user-42"}}"#);
+        server.post("/v1/check", &question).json()["allowed"].as_bool().unwrap()
+    };
+    assert_eq!(
+        [check("payout"), check("payout"), check("payout"), check("api")],
+        [true, true, false, true]
+    );
+    let keys = |server: &RedisServer| server.cli(&["KEYS", "*"]);
+    assert!(keys(&main).contains("api") && !keys(&main).contains("payout"), "{}", keys(&main));
+    let holders = servers.iter().filter(|it| keys(it).contains("payout")).count();
+    assert!(holders >= 2 && !keys(&servers[0]).contains(":api"), "{holders}");
+    // One step cannot be in both.
+    let both =
+        r#"{"atomic":true,"checks":[{"policy":"api","key":"k"},{"policy":"payout","key":"k"}]}"#;
+    assert_eq!(server.post("/v1/check/batch", both).status, 400);
+    // Each fails by itself.
+    for server in &servers[1..] {
+        server.kill();
+    }
+    let source = |policy: &str| {
+        let question = format!(r#"{{"policy":"{policy}","key":"other"}}"#);
+        server.post("/v1/check", &question).json()["source"].as_str().unwrap_or("-").to_owned()
+    };
+    wait_until("the quorum is away", DEADLINE, || source("payout") == "fail-closed");
+    assert_eq!(source("api"), "store");
+}
+
+#[test]
+fn what_a_quorum_cannot_do_is_said_when_it_is_written() {
+    let quorum = "redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
+    for (config, words) in [
+        ("policies: { pay: { limit: 5/h, quorum: true } }\n".to_owned(), "needs a quorum"),
+        (
+            "store: { url: memory, quorum: \"redis://127.0.0.1:1\" }\npolicies: { pay: 5/h }\n"
+                .to_owned(),
+            "expected redis+quorum://",
+        ),
+        (
+            "store: redis+quorum://127.0.0.1:1,127.0.0.1:2\npolicies: { pay: 5/h }\n".to_owned(),
+            "expected 3, 5, 7 or 9",
+        ),
+        (
+            format!(
+                "store: {{ url: memory, quorum: \"{quorum}\" }}\npolicies:\n  pay:\n    quorum: true\n    all:\n      \
+                 - {{ name: ip, key: ip, limit: 3/h }}\n      - {{ name: user, key: user, limit: 5/h }}\n"
+            ),
+            "cannot change in one step",
+        ),
+        (
+            format!(
+                "store: {{ url: memory, quorum: \"{quorum}\" }}\npolicies:\n  pay: {{ limit: 5/h, quorum: true, \
+                 replicas: {{ wait: 1 }} }}\n"
+            ),
+            "a majority of servers confirms",
+        ),
+    ] {
+        let folder = Folder::new();
+        let output = run(&["validate", &folder.write("tidegate.yaml", &config)]);
+        let text = output.stdout + &output.stderr;
+        assert!(output.code == Some(1) && text.contains(words), "{config}{text}");
+    }
+    let folder = Folder::new();
+    let good = format!("store: {quorum}\npolicies: {{ pay: {{ limit: 5/h, quorum: true }} }}\n");
+    assert_eq!(run(&["validate", &folder.write("tidegate.yaml", &good)]).code, Some(0));
 }

@@ -54,6 +54,9 @@ pub struct PolicyOptions {
     pub lease: Option<bool>,
     /// Whether this node remembers refusals for up to a second. Default: true.
     pub deny_cache: Option<bool>,
+    /// Whether the quorum of `store.quorum` counts it: what a majority of its servers has confirmed, no single one of them
+    /// can make forget. Default: false.
+    pub quorum: Option<bool>,
     /// Adapts the limit to the load of the protected service.
     pub adaptive: Option<Adaptive>,
     /// Which requests are shed first when the load rises: `best-effort` first, `critical` last. Needs `adaptive`, or an

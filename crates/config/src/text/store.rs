@@ -21,12 +21,19 @@ pub enum Store {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StoreOptions {
-    /// `memory`, `redis://`, `rediss://`, `redis+unix://`, `redis+cluster://` or `redis+sentinel://`.
+    /// `memory`, `redis://`, `rediss://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://`,
+    /// `redis+quorum://`, `postgres://` or `memcached://`.
     #[cfg_attr(test, schemars(example = "redis://127.0.0.1:6379"))]
     pub url: Option<Secret>,
     /// A file with the URL, for one with a password. Instead of `url`.
     #[cfg_attr(test, schemars(example = "/run/secrets/redis-url"))]
     pub url_file: Option<String>,
+    /// A second store, for policies with `quorum: true`: `redis+quorum://` and its servers.
+    #[cfg_attr(test, schemars(example = "redis+quorum://10.0.0.1,10.0.0.2,10.0.0.3"))]
+    pub quorum: Option<Secret>,
+    /// A file with the URL of the second store. Instead of `quorum`.
+    #[cfg_attr(test, schemars(example = "/run/secrets/quorum-url"))]
+    pub quorum_file: Option<String>,
     /// The deadline of a decision, 1ms to 1min. Default: 20ms.
     pub deadline: Option<Span>,
     /// The circuit breaker: whether a failing store is skipped until it recovers, or its thresholds. Default: true.

@@ -146,6 +146,11 @@ fn check_start(running: &Config, next: &Config, insecure_bind: bool) -> Result<(
     if running.store.url != next.store.url {
         next.store.url.read().map_err(|why| format!("store.url_file: {why}"))?;
     }
+    if let Some(quorum) =
+        next.store.quorum.as_ref().filter(|_| running.store.quorum != next.store.quorum)
+    {
+        quorum.read().map_err(|why| format!("store.quorum_file: {why}"))?;
+    }
     Ok(())
 }
 
@@ -154,6 +159,7 @@ fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'stat
     let store = &running.store;
     let changed = [
         ("store.url", store.url != next.store.url),
+        ("store.quorum", store.quorum != next.store.quorum),
         ("store.deadline", store.deadline != next.store.deadline),
         ("store.breaker", store.breaker != next.store.breaker),
         ("store.nodes", store.nodes != next.store.nodes),

@@ -135,7 +135,10 @@ async fn store_error(app: &AppState, store: &OpenStore) -> Option<StoreError> {
     if let Some(cause) = store.cause() {
         return Some(cause);
     }
-    let error = refreshed.err()?;
+    let Some(error) = refreshed.err() else {
+        // That was the main store.
+        return store.quorum()?.reach().await.err();
+    };
     tracing::debug!(%error, "overrides stay as they were");
     store.reach().await.err()
 }
