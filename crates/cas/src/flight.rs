@@ -125,12 +125,11 @@ fn fail_unread(
     for step in steps {
         let (own, others) = rest.split_at(step.keys.len());
         rest = others;
-        match own.iter().find_map(|place| failed.get(place)) {
-            Some(error) => drop(fail_all(vec![step], counters, &not_run(error.clone()))),
-            None => {
-                keys.places.extend_from_slice(own);
-                read.push(step);
-            }
+        if let Some(error) = own.iter().find_map(|place| failed.get(place)) {
+            fail_all(vec![step], counters, &not_run(error.clone()));
+        } else {
+            keys.places.extend_from_slice(own);
+            read.push(step);
         }
     }
     read

@@ -19,6 +19,7 @@ type Charges = [u8; WRITERS];
 
 /// Which rules hold: each is left out in a control.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each rule is left out by itself")]
 pub(crate) struct Rules {
     pub(crate) stays_out: bool,
     pub(crate) knows_ancestors: bool,
@@ -254,9 +255,9 @@ impl World {
                 match &mut writer.phase {
                     Phase::Accepting { accepts } | Phase::Fencing { accepts, .. } if is_heard => {
                         if agrees {
-                            accepts.accepted(counts)
+                            accepts.accepted(counts);
                         } else {
-                            accepts.refused()
+                            accepts.refused();
                         }
                     }
                     _ => {}
@@ -270,22 +271,22 @@ impl World {
     /// What a writer does next, if it can.
     fn act(&mut self, who: usize, model: &Protocol) -> Option<Event> {
         let ballot = self.writers[who].ballot;
-        match self.writers[who].phase.clone() {
+        let event = match self.writers[who].phase.clone() {
             Phase::Idle => {
                 self.prepare(who, None);
-                Some(Event::Prepares(who, self.writers[who].ballot))
+                Event::Prepares(who, self.writers[who].ballot)
             }
             Phase::Preparing { ours, promises } => match (promises.progress(), ours) {
-                (Progress::Done, None) => Some(self.decide(who, promises, model)),
+                (Progress::Done, None) => self.decide(who, promises, model),
                 (Progress::Done, Some(ours)) => self.resolve(who, ours, promises, model),
                 (Progress::Lost, ours) => self.again(who, ours, "asks for another ballot"),
-                (Progress::Open, _) => None,
+                (Progress::Open, _) => return None,
             },
-            Phase::Accepting { accepts } if accepts.progress() == Progress::Open => None,
+            Phase::Accepting { accepts } if accepts.progress() == Progress::Open => return None,
             Phase::Accepting { accepts } => match accepts.outcome() {
                 Outcome::Written => {
                     self.writers[who].phase = Phase::Admitted;
-                    Some(Event::Confirms(who))
+                    Event::Confirms(who)
                 }
                 Outcome::NotWritten => {
                     self.again(who, None, "has written nothing, and decides again")
@@ -300,7 +301,7 @@ impl World {
                 }
             },
             Phase::Fencing { ours, is_written, accepts } => match accepts.progress() {
-                Progress::Open => None,
+                Progress::Open => return None,
                 Progress::Done => self.settle(who, is_written),
                 Progress::Lost => self.again(
                     who,
@@ -308,17 +309,18 @@ impl World {
                     "has no majority for what it found, and looks again",
                 ),
             },
-            Phase::Admitted | Phase::Ended => None,
-        }
+            Phase::Admitted | Phase::Ended => return None,
+        };
+        Some(event)
     }
 
     /// Another ballot, if there is one left; otherwise the caller is told that it is not known.
-    fn again(&mut self, who: usize, ours: Option<Ballot>, why: &'static str) -> Option<Event> {
+    fn again(&mut self, who: usize, ours: Option<Ballot>, why: &'static str) -> Event {
         if self.prepare(who, ours) {
-            return Some(Event::GoesOn(who, why));
+            return Event::GoesOn(who, why);
         }
         self.writers[who].phase = Phase::Ended;
-        Some(Event::GoesOn(who, "gives up: it is not known"))
+        Event::GoesOn(who, "gives up: it is not known")
     }
 
     fn decide(&mut self, who: usize, promises: Promises<Charges>, model: &Protocol) -> Event {
@@ -341,14 +343,14 @@ impl World {
         ours: Ballot,
         promises: Promises<Charges>,
         model: &Protocol,
-    ) -> Option<Event> {
+    ) -> Event {
         let resolution = resolve(ours, &promises);
         let is_written = match resolution.descent {
             Descent::Yes => true,
             Descent::No => false,
             Descent::Unknown => {
                 self.writers[who].phase = Phase::Ended;
-                return Some(Event::GoesOn(who, "is told that it is not known"));
+                return Event::GoesOn(who, "is told that it is not known");
             }
         };
         if !resolution.needs_fence || !model.rules.fences {
@@ -359,13 +361,13 @@ impl World {
         self.writers[who].phase = Phase::Fencing { ours, is_written, accepts };
         self.propose(who, value);
         let found = if is_written { "finds its write" } else { "does not find its write" };
-        Some(Event::GoesOn(who, found))
+        Event::GoesOn(who, found)
     }
 
-    fn settle(&mut self, who: usize, is_written: bool) -> Option<Event> {
+    fn settle(&mut self, who: usize, is_written: bool) -> Event {
         if is_written {
             self.writers[who].phase = Phase::Admitted;
-            return Some(Event::Confirms(who));
+            return Event::Confirms(who);
         }
         self.again(who, None, "knows that nothing was written, and decides again")
     }
