@@ -149,7 +149,7 @@ fn memcached_refuses_policies_on_several_identifiers_when_they_are_written() {
 }
 
 /// Three Redis servers, and the URL of their quorum.
-fn quorum() -> ([RedisServer; 3], String) {
+pub(crate) fn quorum() -> ([RedisServer; 3], String) {
     let servers = [(); 3].map(|()| RedisServer::start());
     let url = format!("redis+quorum://{}", servers.each_ref().map(RedisServer::address).join(","));
     (servers, url)

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::deploy::{ran, tool};
+use crate::engines_exactly::{POLICIES, eight_started_servers_admit_exactly};
 use crate::processes::{AGREEMENT_DEADLINE, DynamoDbServer, Imitation, wait_until};
 use crate::programs::root;
 use crate::support::{CommandOutput, Folder, Server, run, run_with, tidegate};
@@ -32,13 +33,21 @@ fn with_table(imitation: Imitation) -> (DynamoDbServer, String) {
 
 /// A long deadline: the imitations are slow, and the machine may be busy.
 fn serve(folder: &Folder, url: &str) -> Server {
-    let config = format!(
-        "store: {{ url: \"{url}\", deadline: 30s, breaker: false }}\n\
-         policies: {{ login: sliding-log 5/h }}\n"
-    );
+    serve_policies(folder, url, "policies: { login: sliding-log 5/h }\n")
+}
+
+fn serve_policies(folder: &Folder, url: &str, policies: &str) -> Server {
+    let store = format!("store: {{ url: \"{url}\", deadline: 30s, breaker: false }}\n");
+    let config = store + policies;
     let file = folder.write("tidegate.yaml", config);
     let args = ["serve", "--config", &file, "--listen", "127.0.0.1:0"];
     Server::launched(tidegate(&args).envs(USER).stderr(Stdio::null()))
+}
+
+#[test]
+fn eight_servers_on_dynamodb_admit_exactly_the_limit() {
+    let (_dynamodb, url) = with_table(Imitation::Dynalite);
+    eight_started_servers_admit_exactly(|folder| serve_policies(folder, &url, POLICIES));
 }
 
 #[test]

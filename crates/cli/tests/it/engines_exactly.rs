@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::engines::{serve, wait_for_store};
+use crate::engines::{quorum, serve, wait_for_store};
 use crate::processes::{MemcachedServer, PostgresServer, RedisCluster, RedisSentinel, RedisServer};
 use crate::support::{Folder, Server};
 
@@ -13,7 +13,7 @@ const CLIENTS_EACH: usize = 2;
 const K: u64 = 400;
 
 /// Neither gains anything while a test runs. A failure of the store is no refusal, and ends the test.
-const POLICIES: &str = "policies:\n  \
+pub(crate) const POLICIES: &str = "policies:\n  \
     strict: { limit: 400/3650day, on_store_error: deny }\n  \
     leased: { algorithm: fixed-window, limit: 400/3650day, lease: true, on_store_error: deny }\n";
 
@@ -24,7 +24,12 @@ const REFUSALS: usize = 25;
 /// Starts eight servers on the store behind a URL. Their clients ask until everybody is refused, for a strict policy and
 /// for one with leases.
 pub(crate) fn eight_servers_admit_exactly(url: &str) {
-    let fleet = Fleet::start(url);
+    eight_started_servers_admit_exactly(|folder| serve(folder, url, POLICIES));
+}
+
+/// The same for servers that are started another way, with [`POLICIES`].
+pub(crate) fn eight_started_servers_admit_exactly(start: impl Fn(&Folder) -> Server) {
+    let fleet = Fleet::start(start);
     assert_eq!(fleet.admitted("strict"), K, "strict");
     let leased = fleet.admitted("leased");
     assert!((K * 9 / 10..=K).contains(&leased), "leased: {leased} of {K}");
@@ -36,9 +41,9 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn start(url: &str) -> Self {
+    fn start(start: impl Fn(&Folder) -> Server) -> Self {
         let folders: Vec<_> = (0..SERVERS).map(|_| Folder::new()).collect();
-        let servers: Vec<_> = folders.iter().map(|folder| serve(folder, url, POLICIES)).collect();
+        let servers: Vec<_> = folders.iter().map(start).collect();
         for server in &servers {
             wait_for_store(server, "strict");
         }
@@ -111,8 +116,15 @@ fn eight_servers_on_three_memcacheds_admit_exactly_the_limit() {
     eight_servers_admit_exactly(&format!("memcached://{addresses}"));
 }
 
+#[test]
+fn eight_servers_on_a_quorum_admit_exactly_the_limit() {
+    let (_servers, url) = quorum();
+    eight_servers_admit_exactly(&url);
+}
+
 /// The control: servers that share nothing are told apart from those that share a limit.
 #[test]
 fn eight_servers_that_share_nothing_admit_the_limit_each() {
-    assert_eq!(Fleet::start("memory:").admitted("strict"), K * SERVERS as u64);
+    let fleet = Fleet::start(|folder| serve(folder, "memory:", POLICIES));
+    assert_eq!(fleet.admitted("strict"), K * SERVERS as u64);
 }
