@@ -12,6 +12,14 @@ use crate::url::ServerList;
 pub(crate) type Tls = std::convert::Infallible;
 
 /// How to enter a server: what a [`ServerList`] says, with the files of TLS read.
+///
+/// ```
+/// use tidegate_redis::{Access, ServerList};
+///
+/// let list = ServerList::parse("rediss+quorum://10.0.0.1?ca=/no/such/file.pem", "quorum")?;
+/// assert!(Access::to(&list).is_err());
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     pub(crate) login: Option<Login>,
@@ -21,14 +29,6 @@ pub struct Access {
 
 impl Access {
     /// Reads the files of TLS.
-    ///
-    /// ```
-    /// use tidegate_redis::{Access, ServerList};
-    ///
-    /// let list = ServerList::parse("rediss+quorum://10.0.0.1?ca=/no/such/file.pem", "quorum")?;
-    /// assert!(Access::to(&list).is_err());
-    /// # Ok::<(), tidegate::StoreError>(())
-    /// ```
     pub fn to(list: &ServerList) -> Result<Self, StoreError> {
         Self::new(list.login.clone(), list.db, list.tls.as_ref())
     }

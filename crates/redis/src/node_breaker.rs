@@ -34,8 +34,8 @@ pub(crate) struct NodeBreaker {
 /// let breaker = Some(BreakerOptions::default());
 /// let url = "redis+cluster://10.0.0.5:7000,10.0.0.6:7000";
 /// let store = RedisStore::new(RedisOptions { breaker, ..RedisOptions::new(url) })?;
-/// for NodeBreakerStatus { node, state, opened_total, .. } in store.breakers() {
-///     println!("{node} is {}, and was opened {opened_total} times", state.as_str());
+/// for NodeBreakerStatus { node, state, opened_total, cause, .. } in store.breakers() {
+///     println!("{node} is {}, and was opened {opened_total} times: {cause:?}", state.as_str());
 /// }
 /// # Ok(())
 /// # }

@@ -17,6 +17,19 @@ use crate::stream::Meter;
 /// longer waits for a reply drops its future; the reply is read and dropped in its turn.
 ///
 /// Clones share it. It ends when all are dropped, or its driver is.
+///
+/// ```no_run
+/// use tidegate_redis::{Access, ServerConnection, ServerList};
+///
+/// # async fn example() -> Result<(), tidegate::StoreError> {
+/// let list = ServerList::parse("redis+quorum://10.0.0.1,10.0.0.2,10.0.0.3", "quorum")?;
+/// let access = Access::to(&list)?;
+/// let (connection, driver) = ServerConnection::open(&list.endpoints[0], &access, 1 << 20).await?;
+/// tokio::spawn(driver);
+/// let reply = connection.call(&redis::cmd("PING")).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ServerConnection {
     inner: MultiplexedConnection,

@@ -278,7 +278,10 @@ fn policies_are_shown_by_name() {
         json!({"algorithm": "concurrency", "rate": "2 at once", "limit": 2, "ttl_us": 60_000_000});
     assert_eq!(policies["report"], report, "a ttl is not a rate");
     let monthly = &policies["monthly"];
-    assert_eq!((&monthly["rate"], &monthly["time_zone"]), (&json!("100000/month"), &json!("UTC")));
+    assert_eq!(
+        (&monthly["rate"], &monthly["time_zone"]),
+        (&json!("100000/month"), &json!("Europe/Berlin"))
+    );
     assert_eq!(policies["plan"]["mode"], "all");
     assert_eq!(policies["plan"]["members"][1]["name"], "day");
     assert_eq!(policies["signup"]["members"][1]["key"], "email_domain");

@@ -23,7 +23,7 @@ fn printed_to(out: impl Fn() -> Stdio) -> Vec<(String, Option<i32>, String)> {
     let text =
         r#"[{"limit":{"algorithm":"gcra","limit":2,"period_us":1000000},"steps":[{"now_us":1}]}]"#;
     let cases = folder.write("cases.json", text);
-    let config = folder.write("tidegate.yaml", "policies: { api: 5/s }");
+    let config = folder.write("tidegate.yaml", "policies: { api: sliding-window 5/s }");
     let log = folder.write("access.log", "");
     let more: [&[&str]; 4] = [
         &["vectors", &cases],
