@@ -15,7 +15,7 @@ const STATE: &str = "SELECT pg_table_size(relid) / 1e6, pg_indexes_size(relid) /
     n_tup_upd, n_tup_hot_upd, autovacuum_count FROM pg_stat_user_tables WHERE relname = 'items'";
 
 pub(crate) async fn measure(scale: &Scale) {
-    let server = Arc::new(PostgresServer::start_with(&["fsync=on"]));
+    let server = Arc::new(PostgresServer::builder().setting("fsync=on").start());
     let contender = Contender::new("PostgreSQL", server.url(), vec![server.clone()]);
     let node = Arc::new(contender.node());
     load::fill(&node, scale.keys).await;

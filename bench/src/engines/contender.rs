@@ -8,11 +8,12 @@ use tidegate::driver::{MemoryDriver, OpenStore, StoreDrivers, StoreOptions};
 use tidegate::{Engine, Policy, Replicas};
 use tidegate_memcached::MemcachedDriver;
 use tidegate_postgres::PostgresDriver;
+use tidegate_quorum::QuorumDriver;
 use tidegate_redis::RedisDriver;
 use tidegate_testkit::processes::{MemcachedServer, PostgresServer, RedisServer};
 
 const STORES: StoreDrivers =
-    StoreDrivers(&[&MemoryDriver, &RedisDriver, &PostgresDriver, &MemcachedDriver]);
+    StoreDrivers(&[&MemoryDriver, &RedisDriver, &PostgresDriver, &MemcachedDriver, &QuorumDriver]);
 
 /// Strict checks over many keys. Each key has spent half of its burst before the first round, so that no counter
 /// expires during the run, and none is exhausted.
@@ -61,7 +62,7 @@ impl Server for MemcachedServer {
 
 /// All engines, with their servers started. A further one is a line here, and its driver in `STORES`.
 pub(crate) fn all() -> Vec<Contender> {
-    let postgres = || Arc::new(PostgresServer::start_with(&["fsync=on"]));
+    let postgres = || Arc::new(PostgresServer::builder().setting("fsync=on").start());
     let with = |server: &PostgresServer, durability: &str| {
         format!("{}?durability={durability}", server.url())
     };
@@ -69,6 +70,8 @@ pub(crate) fn all() -> Vec<Contender> {
     let replica = Arc::new(RedisServer::builder().replica_of(&primary).start());
     let memcached = Arc::new(MemcachedServer::start());
     let (full, asynchronous, unlogged) = (postgres(), postgres(), postgres());
+    let quorum: [_; 3] = std::array::from_fn(|_| Arc::new(RedisServer::start()));
+    let addresses = quorum.each_ref().map(|server| server.address()).join(",");
     let mut all = vec![
         Contender::new(MEMORY, "memory:".to_owned(), vec![]),
         Contender::new(REDIS, redis.url(), vec![redis]),
@@ -78,6 +81,11 @@ pub(crate) fn all() -> Vec<Contender> {
         Contender::new("PostgreSQL, `async`", with(&asynchronous, "async"), vec![asynchronous]),
         Contender::new("PostgreSQL, `unlogged`", with(&unlogged, "unlogged"), vec![unlogged]),
         Contender::new(MEMCACHED, memcached.url(), vec![memcached]),
+        Contender::new(
+            "quorum of 3 Redis",
+            format!("redis+quorum://{addresses}"),
+            quorum.map(|server| server as Arc<dyn Server>).to_vec(),
+        ),
     ];
     if Path::new("target/clients/valkey/bin/valkey-server").exists() {
         let valkey = Arc::new(RedisServer::builder().valkey().start());

@@ -33,6 +33,11 @@ const QUOTES: &[(&str, Location, Location)] = &[
         ("checks a second over HTTP, ", 0),
         ("`ShouldRateLimit`, 4 × 64 in flight | ", 0),
     ),
+    ("docs/engines.md", ("| one check alone, p50 | ", 0), ("| Redis | ", 2)),
+    ("docs/engines.md", ("| one check alone, p50 | ", 1), ("| PostgreSQL, `full` | ", 2)),
+    ("docs/engines.md", ("| one check alone, p50 | ", 2), ("| quorum of 3 Redis | ", 2)),
+    ("docs/engines.md", ("| one check alone, p50 | ", 3), ("| memcached | ", 2)),
+    ("docs/quorum.md", ("for one check alone, p50 and p99: ", 0), ("| quorum of 3 Redis | ", 2)),
 ];
 
 /// How far a rounded figure may be from the measured one.
