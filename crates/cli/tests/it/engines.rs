@@ -60,7 +60,8 @@ fn every_engine_passes_every_golden_case() {
 #[test]
 fn overrides_permits_and_leases_work_over_every_engine() {
     let (postgres, memcached) = (PostgresServer::start(), MemcachedServer::start());
-    for url in [postgres.url(), memcached.url()] {
+    let (_servers, quorum) = quorum();
+    for url in [postgres.url(), memcached.url(), quorum] {
         let folder = Folder::new();
         let policies = "policies:\n  api: { limit: 1/h }\n  jobs: { algorithm: concurrency, limit: 1, ttl: 1min }\n  \
             hot: { algorithm: fixed-window, limit: 1000/h, lease: true }\n";

@@ -5,3 +5,5 @@ mod behaviours;
 mod faults;
 mod restarts;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
