@@ -88,7 +88,11 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     let mut config = config
         .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?
         .unwrap_or_default();
-    for typed in &args.policy {
+    for (place, typed) in args.policy.iter().enumerate() {
+        if args.policy[..place].contains(typed) {
+            let twice = printable(typed);
+            return Err(Failure::usage(format!("--policy: `{twice}` is given twice")));
+        }
         if !config.policies.contains_key(typed) {
             let policy = inline_policy(typed, &config)?;
             config.policies.insert(typed.clone(), policy);
@@ -116,7 +120,8 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
         }
     });
     progress.done();
-    let report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    let mut report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    report.policies.sort_by_key(|row| args.policy.iter().position(|it| *it == row.policy));
     if report.is_no_log() {
         let reason = |it: &Unreadable| format!("\n  line {}: {}", it.line, it.reason);
         let reasons: String = report.first_unreadable.iter().map(reason).collect();

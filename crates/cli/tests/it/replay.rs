@@ -205,7 +205,9 @@ fn limits_are_asked_inline_several_at_once_and_without_a_file() {
     let rows: Value = serde_json::from_str(&rows.stdout).unwrap();
     let denied: Vec<_> =
         rows["policies"].as_array().unwrap().iter().map(|it| &it["denied"]).collect();
-    assert_eq!(denied, [1, 3]);
+    assert_eq!(denied, [3, 1], "in the order of the command line");
+    let twice = replay(&fs_read(&log), &["--policy", "4/min", "--policy", "4/min"]);
+    assert!(twice.stderr.contains("`4/min` is given twice"), "{}", twice.stderr);
     for (typed, part) in
         [("4/fortnight", "unit `fortnight` is unknown"), ("nobody", "a limit like 100/min")]
     {

@@ -25,8 +25,12 @@ const UNAVAILABLE: u8 = 14;
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// In a header, because the layer cannot fill a body whose type it does not know.
+#[cfg(feature = "axum")]
 const NO_PEER: &str = "no client address: serve with \
     into_make_service_with_connect_info::<SocketAddr>(), or set ClientIp::peer";
+#[cfg(not(feature = "axum"))]
+const NO_PEER: &str = "no client address: with axum, enable tidegate's feature `axum`; otherwise \
+    set ClientIp::peer";
 
 /// Answers a refused request. Closures do, of the shape that
 /// [`RateLimitLayer::on_refusal`](super::RateLimitLayer::on_refusal) takes.
