@@ -127,8 +127,13 @@ pub(crate) fn check_policies(
     store: &StoreChoice,
     stores: StoreDrivers,
     policies: &BTreeMap<String, Policy>,
-    cursor: &Cursor<'_>,
+    top: &Cursor<'_>,
 ) {
+    let cursor = top.field("policies");
+    if store.quorum.is_some() && !policies.values().any(Policy::is_in_quorum) {
+        let unused = "no policy is counted there: write `quorum: true` in those that should be";
+        top.field("store").field("quorum").warn(unused);
+    }
     let given = |source: &SecretSource| match source {
         SecretSource::Given(url) => Some(url.0.clone()),
         SecretSource::File(_) => None,

@@ -268,4 +268,9 @@ fn what_a_quorum_cannot_do_is_said_when_it_is_written() {
     let folder = Folder::new();
     let good = format!("store: {quorum}\npolicies: {{ pay: {{ limit: 5/h, quorum: true }} }}\n");
     assert_eq!(run(&["validate", &folder.write("tidegate.yaml", &good)]).code, Some(0));
+    let unused =
+        format!("store: {{ url: memory, quorum: \"{quorum}\" }}\npolicies: {{ pay: 5/h }}\n");
+    let output = run(&["validate", &folder.write("tidegate.yaml", &unused)]);
+    let text = output.stdout + &output.stderr;
+    assert!(output.code == Some(0) && text.contains("no policy is counted there"), "{text}");
 }
