@@ -184,7 +184,7 @@ impl Config {
         }
         let listen = listen::listeners(file, &top.field("listen"));
         let store = store::store(file.store.as_ref(), stores, &top.field("store"));
-        store::check_policies(&store, stores, &policies, &top);
+        store::check_policies(&store, stores, &policies, top);
         Self {
             store,
             proxy: proxy::proxy(file, listen.contains_key(&Door::Proxy), top),
