@@ -81,7 +81,7 @@ pub(crate) fn report(
 ) -> Option<Report> {
     let limit = answer.limit.as_ref()?;
     // A number that stands for no limit means nothing to a client.
-    if limit.units() >= UNCAPPED_UNITS {
+    if limit.units() == UNCAPPED_UNITS {
         return None;
     }
     let label = labels.find(answer.binding, limit);
