@@ -52,8 +52,8 @@ async fn write_and_lose_the_answer(
     tokio::time::timeout(LONG_TIMEOUT, written).await.expect("the write to happen");
     between(&direct).await;
     // The second one goes over a new connection, whose answer comes after the healing.
-    proxy.reset_connections();
     let accepted = proxy.accepted();
+    proxy.reset_connections();
     let again = async {
         while proxy.accepted() == accepted && !writes.is_finished() {
             sleep(Duration::from_millis(5)).await;
