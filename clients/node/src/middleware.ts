@@ -1,8 +1,9 @@
 // Shared by the Fastify plugin and the Express middleware: from a request to a response.
 
 import { object, onErrorValue, timeout } from './arguments.js';
-import { Tidegate } from './client.js';
+import { FOR_APPS, Tidegate } from './client.js';
 import { badInput, type TidegateError } from './error.js';
+import { checkHabits } from './habits.js';
 import type { TidegateOptions } from './options.js';
 import type { Decision, Key, OnError } from './types.js';
 import { addressKey, userKey, type HasIp } from './user.js';
@@ -33,8 +34,15 @@ export interface Verdict {
   readonly headers: Readonly<Record<string, string>>;
   /** Whether the key was the IP address, for want of a user. */
   readonly isByAddress?: boolean;
-  /** The response to a denied request. The body is JSON, the same bytes in every framework. */
-  readonly refusal?: { readonly status: 429 | 503; readonly body: string; readonly decision: Decision };
+  /** The response to a request that is not admitted. The body is JSON, the same bytes in every framework. */
+  readonly refusal?: Refusal;
+}
+
+export interface Refusal {
+  readonly status: 429 | 500 | 503;
+  readonly body: string;
+  /** Absent if the server rejected the question. */
+  readonly decision?: Decision;
 }
 
 interface HasMethod {
@@ -46,6 +54,7 @@ export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError
 
 /** Checks types only: the server validates policies and keys. */
 export function checkRule(field: string, rule: object): void {
+  checkHabits(field, rule);
   object(field, rule, RULE_NAMES);
   const { policy, key, cost, skip, onDenied, onError, timeoutMs } = rule as Partial<Rule<unknown, unknown>>;
   if (policy !== undefined && !(typeof policy === 'string' && policy !== '') && typeof policy !== 'function') {
@@ -92,8 +101,22 @@ export async function decide<Req extends object, Res>(
     const options = { cost, onError, timeoutMs, headers: true };
     return { ...verdict(await client.check(policy, key ?? addressKey(request), options)), isByAddress: !key };
   } catch (error) {
+    if (isRejected(error)) {
+      client[FOR_APPS]?.rejected(policy, error);
+      return { headers: {}, refusal: { status: 500, body: MISUSED } };
+    }
     throw asServerError(error as TidegateError);
   }
+}
+
+/** The log says why. Through the app's error handler, every request would log a stack. */
+const MISUSED = JSON.stringify({ error: 'Internal Server Error', message: 'Rate limiter misused' });
+
+/** Whether the server is up and does not accept what the app asks, such as an unknown policy. */
+function isRejected(error: unknown): error is TidegateError {
+  // Not by `instanceof`: see `clientOf`.
+  const { name, status, transient } = error as TidegateError;
+  return name === 'TidegateError' && status !== undefined && !transient;
 }
 
 /**
