@@ -3,10 +3,14 @@
 import { suggestion } from './names.js';
 import type { Outage } from './outage.js';
 import type { TidegateError } from './error.js';
+import type { PolicyNumbers } from './types.js';
 import { Repeats } from './warnings.js';
 
 /** More names than a server has; only names that it has confirmed are kept. */
 const NAMES_MAX = 10_000;
+/** How old the numbers may get while the server is there. */
+const REFRESH_MS = 30_000;
+const RETRY_MS = 1000;
 
 type Level = 'warn' | 'error';
 
@@ -14,7 +18,9 @@ export class Catalog {
   readonly #outage: Outage;
   readonly #load: () => Promise<readonly string[]>;
   readonly #repeats = new Repeats();
-  readonly #confirmed = new Set<string>();
+  /** The policies that the server has or had. */
+  readonly #policies = new Map<string, PolicyNumbers | undefined>();
+  #staleAt = -Infinity;
   /** Names that an app uses, until the server has told which it has. */
   readonly #unchecked = new Set<string>();
   #isChecking = false;
@@ -26,14 +32,40 @@ export class Catalog {
 
   /** The server has decided by this policy. */
   confirm(name: string): void {
-    if (this.#confirmed.size < NAMES_MAX) {
-      this.#confirmed.add(name);
+    if (!this.#policies.has(name) && this.#policies.size < NAMES_MAX) {
+      this.#policies.set(name, undefined);
     }
+  }
+
+  /** The server has told its policies. Those that it has no longer are kept: apps may still name them. */
+  learn(policies: ReadonlyMap<string, PolicyNumbers | undefined>): string[] {
+    for (const [name, numbers] of policies) {
+      this.confirm(name);
+      if (this.#policies.has(name)) {
+        this.#policies.set(name, numbers);
+      }
+    }
+    this.#staleAt = performance.now() + REFRESH_MS;
+    return [...policies.keys()];
   }
 
   /** Whether the server had this policy before. */
   had(name: string): boolean {
-    return this.#confirmed.has(name);
+    return this.#policies.has(name);
+  }
+
+  /** What this process counts with while the server is away. */
+  numbers(name: string): PolicyNumbers | undefined {
+    return this.#policies.get(name);
+  }
+
+  /** Asks for the numbers in the background, if they are old. */
+  refresh(): void {
+    const now = performance.now();
+    if (now >= this.#staleAt) {
+      this.#staleAt = now + RETRY_MS;
+      this.#load().catch(() => {});
+    }
   }
 
   /**
@@ -50,8 +82,9 @@ export class Catalog {
     }
   }
 
-  /** The server is back: names that could not be checked at the start are checked now. */
-  recheck(): void {
+  /** The server is back: its numbers may have changed, and names that could not be checked at the start are. */
+  serverIsBack(): void {
+    this.#staleAt = -Infinity;
     if (this.#unchecked.size > 0 && !this.#isChecking) {
       this.#isChecking = true;
       this.#check().catch(() => {});

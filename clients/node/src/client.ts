@@ -2,31 +2,18 @@
 
 import { checkBody, object, observationBody, onErrorValue, shape, text, timeout } from './arguments.js';
 import { parts, renumbered, type Part } from './batch.js';
-import { Catalog } from './catalog.js';
-import { Dispatcher, type Call } from './dispatcher.js';
-import { badInput, TidegateError } from './error.js';
+import { Caller, FOR_APPS, type ForApps } from './caller.js';
+import type { Call } from './dispatcher.js';
+import { badInput, type TidegateError } from './error.js';
 import * as fallback from './fallback.js';
-import { Outage } from './outage.js';
-import { settings, type Settings, type TidegateOptions } from './options.js';
+import type { LocalDecisions } from './local.js';
+import { settings, type TidegateOptions } from './options.js';
 import { sleep } from './timers.js';
 import type {
-  AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, OnError, Permit,
-  Permitted, Reservation,
+  AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, Permit, Permitted,
+  Reservation,
 } from './types.js';
-import type { Logger } from './warnings.js';
 import * as wire from './wire.js';
-
-/** What plugin and middleware need of a client, which may come from the other build, ESM or CJS. */
-export const FOR_APPS = Symbol.for('tidegate.for-apps');
-
-export interface ForApps {
-  /** Reports outages and unknown policies in the words of an app, and to its log if it has one. */
-  inApp(logger: Logger | undefined): void;
-  /** Looks for the server and for the policies that an app names. */
-  checkAtStart(names: readonly string[], onError: OnError | undefined): void;
-  /** Reports that the server rejected a request of the app. */
-  rejected(policy: string, error: TidegateError): void;
-}
 
 /** The options of every call, and of calls that ask for permission. */
 const CALL = ['signal', 'timeoutMs'];
@@ -39,26 +26,17 @@ const ASK = [...CALL, 'cost', 'onError'];
  * `acquire`, `withPermit`) follow `onError`; all others throw. Invalid arguments always throw.
  */
 export class Tidegate {
-  readonly #settings: Settings;
-  readonly #dispatcher: Dispatcher;
-  readonly #outage: Outage;
-  readonly #catalog: Catalog;
+  readonly #caller: Caller;
+  readonly #local: LocalDecisions;
 
   constructor(options: TidegateOptions = {}) {
-    this.#settings = settings(options);
-    this.#dispatcher = new Dispatcher(this.#settings);
-    this.#outage = new Outage(this.#settings.target.address, this.#settings.onTrouble !== undefined);
-    this.#catalog = new Catalog(this.#outage, () => this.policyNames());
+    this.#caller = new Caller(settings(options));
+    this.#local = this.#caller.local;
   }
 
   /** @internal */
   get [FOR_APPS](): ForApps {
-    return {
-      inApp: (logger) => this.#outage.inApp(logger),
-      checkAtStart: (names, onError = this.#settings.onError) =>
-        this.#catalog.checkAtStart(names, this.#outage.consequence(onError)),
-      rejected: (policy, error) => this.#catalog.rejected(policy, error),
-    };
+    return this.#caller;
   }
 
   /** Checks a key against a policy, and charges the cost if allowed. */
@@ -80,7 +58,12 @@ export class Tidegate {
       headers,
       repeatable: true,
     };
-    return this.#withFallback(call, options, (outcome) => fallback.decision(policy, outcome), policy);
+    return this.#caller.ask({
+      call,
+      checks: [{ policy, key, cost }],
+      fallback: (outcome) => fallback.decision(policy, outcome),
+      local: (error) => this.#local.check([{ policy, key, cost }], false, error)[0] as Decision,
+    }, options);
   }
 
   /**
@@ -91,8 +74,12 @@ export class Tidegate {
     checkOptions(options, [...CALL, 'onError', 'atomic']);
     const send = async (part: Part): Promise<Decision[]> => {
       try {
-        return await this.#withFallback(part.call, options, (outcome) =>
-          part.checks.map(({ policy }) => fallback.decision(policy, outcome)));
+        return await this.#caller.ask({
+          call: part.call,
+          checks: part.checks,
+          fallback: (outcome) => part.checks.map(({ policy }) => fallback.decision(policy, outcome)),
+          local: (error) => this.#local.check(part.checks, options.atomic ?? false, error),
+        }, options);
       } catch (error) {
         throw renumbered(error, part);
       }
@@ -104,15 +91,25 @@ export class Tidegate {
   /** Returns what a check would, and charges nothing. With `cost: 0` it returns what is left. */
   async peek(policy: string, key: Key, options: AskOptions = {}): Promise<Decision> {
     checkOptions(options, ASK);
-    const call = this.#callOn('/v1/peek', { policy, key, cost: options.cost }, wire.decision);
-    return this.#withFallback(call, options, (outcome) => fallback.decision(policy, outcome), policy);
+    const check = { policy, key, cost: options.cost };
+    return this.#caller.ask({
+      call: this.#callOn('/v1/peek', check, wire.decision),
+      checks: [check],
+      fallback: (outcome) => fallback.decision(policy, outcome),
+      local: (error) => this.#local.peek(check, error),
+    }, options);
   }
 
   /** Reserves a slot in a leaky bucket. Wait `delayMs`, then start. */
   async reserve(policy: string, key: Key, options: AskOptions = {}): Promise<Reservation> {
     checkOptions(options, ASK);
-    const call = this.#callOn('/v1/reserve', { policy, key, cost: options.cost }, wire.reservation);
-    return this.#withFallback(call, options, fallback.reservation, policy);
+    const check = { policy, key, cost: options.cost };
+    return this.#caller.ask({
+      call: this.#callOn('/v1/reserve', check, wire.reservation),
+      checks: [check],
+      fallback: fallback.reservation,
+      local: (error) => this.#local.reserve(check, error),
+    }, options);
   }
 
   /**
@@ -128,19 +125,26 @@ export class Tidegate {
   /** Acquires a permit of a concurrency limit. Release it when the work is done. */
   async acquire(policy: string, key: Key, options: AskOptions = {}): Promise<Permit> {
     checkOptions(options, ASK);
+    const check = { policy, key, cost: options.cost };
     const call: Call<Permit> = {
-      ...this.#callOn('/v1/acquire', { policy, key, cost: options.cost }, wire.permit),
+      ...this.#callOn('/v1/acquire', check, wire.permit),
       // The caller has left and cannot release it.
       onLate: ({ permit }) => void this.#releaseQuietly(policy, key, permit),
     };
-    return this.#withFallback(call, options, (outcome) => fallback.permit(policy, outcome), policy);
+    return this.#caller.ask({
+      call,
+      checks: [check],
+      fallback: (outcome) => fallback.permit(policy, outcome),
+      local: (error) => this.#local.acquire(check, error),
+    }, options);
   }
 
   /** Releases a permit: false if it was not held any more. Releasing twice is safe. */
   async release(policy: string, key: Key, permit: string, options: CallOptions = {}): Promise<boolean> {
     checkOptions(options, CALL);
     text('permit', permit);
-    return this.#send(this.#callOn('/v1/release', { policy, key }, wire.released, { permit }), options);
+    const call = this.#callOn('/v1/release', { policy, key }, wire.released, { permit });
+    return this.#local.release(permit) ?? await this.#caller.send(call, options);
   }
 
   /** Runs `work` if a permit is free, and releases the permit however the work ends. */
@@ -166,91 +170,35 @@ export class Tidegate {
     checkOptions(options, [...CALL, 'cost']);
     const call = this.#callOn('/v1/refund', { policy, key, cost: options.cost }, wire.decision);
     // A retry could return the units twice.
-    return this.#send({ ...call, repeatable: false }, options);
+    return this.#caller.send({ ...call, repeatable: false }, options);
   }
 
   /** Resets a key. An admin call: needs the `token`, or a server on the same machine. */
   async reset(policy: string, key: Key, options: CallOptions = {}): Promise<Decision> {
     checkOptions(options, CALL);
-    return this.#send(this.#callOn('/v1/reset', { policy, key }, wire.decision), options);
+    return this.#caller.send(this.#callOn('/v1/reset', { policy, key }, wire.decision), options);
   }
 
   /** Reports the latency and load of a service, for adaptive limits. */
   async observe(target: string, observation: Observation, options: CallOptions = {}): Promise<void> {
     checkOptions(options, CALL);
     const body = observationBody(target, observation);
-    await this.#send({ path: '/v1/observe', body, decode: () => {}, repeatable: true }, options);
+    await this.#caller.send({ path: '/v1/observe', body, decode: () => {}, repeatable: true }, options);
   }
 
   /** The names of the server's policies. */
   async policyNames(options: CallOptions = {}): Promise<string[]> {
     checkOptions(options, CALL);
-    return this.#send({ path: '/v1/policies', decode: wire.policyNames, repeatable: true }, options);
+    return this.#caller.policyNames(options);
   }
 
   /** Rejects new calls, waits for pending ones, and closes the connections. */
   async close(): Promise<void> {
-    await this.#dispatcher.close();
+    await this.#caller.close();
   }
 
   #callOn<T>(path: string, check: Check, decode: (json: unknown) => T, more = {}): Call<T> {
     return { path, body: checkBody(check, more), decode: (json) => decode(json), repeatable: true };
-  }
-
-  /** `policy` is the one that the call asks; a batch has several. */
-  async #withFallback<T>(
-    call: Call<T>, options: CallOptions & { readonly onError?: OnError | undefined },
-    toResult: (outcome: fallback.Fallback) => T, policy?: string,
-  ): Promise<T> {
-    try {
-      const result = await this.#send(call, options);
-      policy === undefined || this.#catalog.confirm(policy);
-      return result;
-    } catch (error) {
-      const onError = options.onError ?? this.#settings.onError;
-      return toResult(fallback.fallback(this.#reported(error, onError, policy), onError));
-    }
-  }
-
-  /** Reports that a decision is made without the server, and returns why. Rethrows errors that leave nothing to decide. */
-  #reported(error: unknown, onError: OnError, policy: string | undefined): TidegateError {
-    if (policy !== undefined && hasCode(error, 'unknown-policy') && this.#catalog.had(policy)) {
-      const { code, detail, status, field } = error;
-      this.#catalog.dropped(policy, this.#outage.consequence(onError));
-      return this.#troubled(new TidegateError(code, detail, { status, field, cause: error, transient: true }));
-    }
-    if (!(error instanceof TidegateError) || !error.transient) {
-      throw error;
-    }
-    if (error.code === 'store-unavailable') {
-      return error;
-    }
-    this.#outage.failed(error, this.#outage.consequence(onError));
-    return this.#troubled(error);
-  }
-
-  #troubled(error: TidegateError): TidegateError {
-    this.#settings.onTrouble?.(error);
-    return error;
-  }
-
-  /** Every call goes through here, so that an outage ends with the first answer. */
-  async #send<T>(call: Call<T>, options: CallOptions): Promise<T> {
-    try {
-      const result = await this.#dispatcher.send(call, options);
-      this.#answered();
-      return result;
-    } catch (error) {
-      if (hasCode(error, 'store-unavailable') || (error instanceof TidegateError && error.status && !error.transient)) {
-        this.#answered();
-      }
-      throw error;
-    }
-  }
-
-  #answered(): void {
-    this.#outage.answered();
-    this.#catalog.recheck();
   }
 
   /** Never throws: a permit that is not released expires, and the work's result must not be lost. */
@@ -261,13 +209,9 @@ export class Tidegate {
     try {
       await this.release(policy, key, permit);
     } catch (error) {
-      this.#settings.onTrouble?.(error as TidegateError);
+      this.#caller.troubled(error as TidegateError);
     }
   }
-}
-
-function hasCode(error: unknown, code: string): error is TidegateError {
-  return error instanceof TidegateError && error.code === code;
 }
 
 function checkOptions(options: CheckOptions & CheckManyOptions, names: readonly string[]): void {

@@ -2,7 +2,7 @@
 
 import type { Request, RequestHandler, Response } from 'express';
 import { object } from './arguments.js';
-import { FOR_APPS } from './client.js';
+import { FOR_APPS } from './caller.js';
 import { badInput } from './error.js';
 import { checkHabits } from './habits.js';
 import { checkRule, clientOf, decide, RULE_NAMES, type Client, type Rule } from './middleware.js';

@@ -22,7 +22,8 @@ export function fallback(error: TidegateError, onError: OnError): Fallback {
   if (onError === 'throw') {
     throw error;
   }
-  const allowed = onError === 'allow';
+  // For `local`, without the numbers to count with.
+  const allowed = onError === 'allow' || onError === 'local';
   return { allowed, source: 'fallback', retryAfterMs: allowed ? 0 : retryAfterMs, error };
 }
 

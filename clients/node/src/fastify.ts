@@ -2,7 +2,8 @@
 
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import { object } from './arguments.js';
-import { FOR_APPS, type Tidegate } from './client.js';
+import { FOR_APPS } from './caller.js';
+import type { Tidegate } from './client.js';
 import { badInput, TidegateError } from './error.js';
 import { checkHabits } from './habits.js';
 import { checkRule, clientOf, decide, RULE_NAMES, type Client, type Rule } from './middleware.js';

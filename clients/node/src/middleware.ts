@@ -1,7 +1,8 @@
 // Shared by the Fastify plugin and the Express middleware: from a request to a response.
 
 import { object, onErrorValue, timeout } from './arguments.js';
-import { FOR_APPS, Tidegate } from './client.js';
+import { FOR_APPS } from './caller.js';
+import { Tidegate } from './client.js';
 import { badInput, type TidegateError } from './error.js';
 import { checkHabits } from './habits.js';
 import type { TidegateOptions } from './options.js';

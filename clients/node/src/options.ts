@@ -15,6 +15,8 @@ export interface TidegateOptions {
   readonly timeoutMs?: number | undefined;
   /** The decision when the server does not answer; default `allow`. */
   readonly onError?: OnError | undefined;
+  /** With `onError: 'local'`: how many processes share the limits, each with an equal part; default 1. */
+  readonly processes?: number | undefined;
   /** Called for every decision made without the server. By default, the process warns once per outage. */
   readonly onTrouble?: ((error: TidegateError) => void) | undefined;
   /** The bearer token for admin calls. */
@@ -42,6 +44,7 @@ export interface Settings {
   readonly target: Target;
   readonly timeoutMs: number;
   readonly onError: OnError;
+  readonly processes: number;
   readonly onTrouble: ((error: TidegateError) => void) | undefined;
   readonly token: string | undefined;
   readonly maxSockets: number;
@@ -51,15 +54,17 @@ export interface Settings {
 }
 
 const NAMES = [
-  'url', 'socketPath', 'timeoutMs', 'onError', 'onTrouble', 'token', 'maxSockets', 'maxWaiting', 'batch', 'tls',
+  'url', 'socketPath', 'timeoutMs', 'onError', 'processes', 'onTrouble', 'token', 'maxSockets', 'maxWaiting', 'batch',
+  'tls',
 ];
 
 export function settings(options: TidegateOptions): Settings {
   object('options', options, NAMES);
-  const { timeoutMs = 1000, onError = 'allow', onTrouble, token } = options;
+  const { timeoutMs = 1000, onError = 'allow', processes = 1, onTrouble, token } = options;
   const { maxSockets = 32, maxWaiting = 20_000, batch = true, tls } = options;
   timeout(timeoutMs);
   onErrorValue(onError);
+  wholeNumber('processes', processes, 1, 1_000_000);
   wholeNumber('maxSockets', maxSockets, 1, 10_000);
   wholeNumber('maxWaiting', maxWaiting, 0, 1_000_000);
   if (onTrouble !== undefined && typeof onTrouble !== 'function') {
@@ -72,7 +77,8 @@ export function settings(options: TidegateOptions): Settings {
     throw badInput('token', 'visible ASCII characters', 'other characters');
   }
   const hook = onTrouble && guarded(onTrouble);
-  return { target: target(options), timeoutMs, onError, onTrouble: hook, token, maxSockets, maxWaiting, batch, tls };
+  const numbers = { timeoutMs, processes, maxSockets, maxWaiting };
+  return { ...numbers, target: target(options), onError, onTrouble: hook, token, batch, tls };
 }
 
 function target({ url, socketPath }: TidegateOptions): Target {

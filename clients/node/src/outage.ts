@@ -1,6 +1,7 @@
 // Says once when decisions begin to be made without the server and what happens meanwhile, and once when it is back.
 
 import type { TidegateError } from './error.js';
+import type { OnError } from './types.js';
 import { processLogger, type Logger } from './warnings.js';
 
 /** A server that comes and goes is reported once in this time. */
@@ -35,11 +36,19 @@ export class Outage {
   }
 
   /** What happens to requests, in words. */
-  consequence(outcome: 'allow' | 'deny' | 'throw'): string {
-    const words = this.#isInApp
-      ? { allow: 'requests are admitted', deny: 'requests are refused with 503', throw: 'requests fail with 503' }
-      : { allow: 'checks are allowed', deny: 'checks are denied', throw: 'checks throw' };
-    return words[outcome];
+  consequence(onError: OnError, processes: number, isKnown: boolean): string {
+    const subject = this.#isInApp ? 'requests' : 'checks';
+    const allow = `${subject} are ${this.#isInApp ? 'admitted' : 'allowed'}`;
+    const share = processes === 1 ? 'all' : `1/${processes}`;
+    const words = {
+      allow,
+      deny: `${subject} are ${this.#isInApp ? 'refused with 503' : 'denied'}`,
+      throw: this.#isInApp ? 'requests fail with 503' : 'checks throw',
+      local: isKnown
+        ? `${subject} are counted by this process alone, with ${share} of each limit,`
+        : `${allow}, because the limits were not learnt before,`,
+    };
+    return words[onError];
   }
 
   /** Decisions are made without the server; `count` of them just now. */
@@ -56,10 +65,10 @@ export class Outage {
     this.#logger?.warn(`the server at ${this.#address} gives no decision (${error.message}): ${consequence} meanwhile`);
   }
 
-  /** The server has answered. */
-  answered(): void {
+  /** The server has answered. Whether an outage ends with that. */
+  answered(): boolean {
     if (this.#since === undefined) {
-      return;
+      return false;
     }
     if (this.#told.size > 0) {
       const seconds = ((this.#now() - this.#since) / 1000).toFixed(1);
@@ -69,5 +78,6 @@ export class Outage {
     this.#since = undefined;
     this.#decisions = 0;
     this.#told.clear();
+    return true;
   }
 }

@@ -7,6 +7,7 @@ import { Tidegate } from 'tidegate';
 import { rateLimit as expressLimit } from 'tidegate/express';
 import { rateLimit } from 'tidegate/fastify';
 import { expressApp, fastifyApp, listLog } from './support/apps.mjs';
+import { BURST, MODES, outage, RATE } from './support/outage-table.mjs';
 import { POLICIES, startServer, until } from './support/server.mjs';
 import { get } from './support/web.mjs';
 
@@ -97,3 +98,24 @@ test('a policy that a reload drops follows onError, and the log says so', async 
   assert.equal((await client.check('hundred', 'k')).source, 'fallback');
   await assert.rejects(client.check('never-there', 'k'), { code: 'unknown-policy' });
 });
+
+for (const { name, options } of MODES) {
+  test(`under load, a server is killed and started again: ${name} admits what it promises`, async () => {
+    const { answers, killedAt, backAt } = await outage(options, { perSecond: 200, phaseMs: 1500 });
+    const [servers, own] = [true, false].map((isServers) => answers.filter((it) => it.isServers === isServers));
+    assert.ok(own.length > 20, 'or this shows nothing');
+    assert.ok(servers.some(({ at }) => at < killedAt) && servers.some(({ at }) => at > backAt));
+    const statuses = new Set(own.map(({ status }) => status));
+    const { onError, processes = 1 } = options;
+    if (onError !== 'local') {
+      assert.deepEqual([...statuses], [onError === 'allow' ? 200 : 503]);
+      return;
+    }
+    assert.deepEqual([...statuses].sort(), [200, 429]);
+    const times = own.map(({ at, ms }) => [at, at + ms]).flat();
+    const seconds = (Math.max(...times) - Math.min(...times)) / 1000;
+    const most = Math.ceil((BURST + RATE * seconds) / processes);
+    const admitted = own.filter(({ status }) => status === 200).length;
+    assert.ok(admitted <= most, `${admitted} of at most ${most}`);
+  });
+}

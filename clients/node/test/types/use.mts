@@ -33,6 +33,7 @@ if (done.allowed) {
 await client.observe('db', { latencyMs: 12, ok: true });
 await client.close();
 
+new Tidegate({ onError: 'local', processes: 4 });
 // @ts-expect-error no such option
 new Tidegate({ failOpen: true });
 // @ts-expect-error no such word

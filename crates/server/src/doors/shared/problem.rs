@@ -41,8 +41,12 @@ impl Problem {
     }
 
     /// The problem as part of a batch.
-    pub(crate) fn within_batch(mut self, index: usize) -> Self {
-        let element = format!("checks[{index}]");
+    pub(crate) fn within_batch(self, index: usize) -> Self {
+        self.within(format!("checks[{index}]"))
+    }
+
+    /// The problem as part of an element of a list.
+    pub(crate) fn within(mut self, element: String) -> Self {
         self.field = Some(match self.field {
             Some(field) => format!("{element}.{field}"),
             None => element.clone(),
