@@ -6,6 +6,7 @@ import { TidegateError } from './error.js';
 import * as fallback from './fallback.js';
 import { LocalDecisions } from './local.js';
 import type { Settings } from './options.js';
+import { Observer, type Observed } from './observer.js';
 import { Outage } from './outage.js';
 import type { CallOptions, Check, OnError } from './types.js';
 import type { Logger } from './warnings.js';
@@ -21,6 +22,8 @@ export interface ForApps {
   checkAtStart(names: readonly string[], onError: OnError | undefined): void;
   /** Reports that the server rejected a request of the app. */
   rejected(policy: string, error: TidegateError): void;
+  /** Reports a response of the app, soon, and never throws. */
+  observed(target: string, latencyMs: number, ok: boolean): void;
 }
 
 /** A call that asks for permission, and who answers if the server does not. */
@@ -37,6 +40,7 @@ export class Caller implements ForApps {
   readonly #dispatcher: Dispatcher;
   readonly #outage: Outage;
   readonly #catalog: Catalog;
+  readonly #observer = new Observer((observations) => this.#report(observations));
 
   constructor(settings: Settings) {
     this.#settings = settings;
@@ -58,6 +62,10 @@ export class Caller implements ForApps {
     this.#catalog.rejected(policy, error);
   }
 
+  observed(target: string, latencyMs: number, ok: boolean): void {
+    this.#observer.note(target, latencyMs, ok);
+  }
+
   /** The names of the server's policies, whose numbers are remembered. */
   policyNames(options: CallOptions): Promise<string[]> {
     const decode = (json: unknown): string[] => this.#catalog.learn(wire.policies(json));
@@ -66,6 +74,18 @@ export class Caller implements ForApps {
 
   close(): Promise<void> {
     return this.#dispatcher.close();
+  }
+
+  /** Reports that do not arrive are lost: the next ones are as good. */
+  async #report(observations: readonly Observed[]): Promise<void> {
+    const body = JSON.stringify({ observations });
+    try {
+      await this.send({ path: '/v1/observe/batch', body, decode: () => {}, repeatable: true }, {});
+    } catch (error) {
+      if (error instanceof TidegateError && !error.transient && error.code !== 'closed') {
+        this.#catalog.unobserved(error);
+      }
+    }
   }
 
   /** Asks for permission. */
@@ -88,7 +108,7 @@ export class Caller implements ForApps {
     }
   }
 
-  /** Reports that a decision is made without the server, and returns why. Rethrows errors that leave nothing to decide. */
+  /** Reports that a decision is made without the server, and returns why. Rethrows what leaves nothing to decide. */
   #reported(error: unknown, onError: OnError, checks: readonly Check[]): TidegateError {
     const [policy] = checks.length === 1 ? checks.map((check) => check.policy) : [];
     const consequence = (): string =>

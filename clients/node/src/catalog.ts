@@ -70,7 +70,7 @@ export class Catalog {
 
   /**
    * Asks the server once for its policies, and reports names that it does not have. Names of the same turn share a
-   * request. The app does not wait, and starts without the server: `consequence` says what happens to its requests then.
+   * request. The app does not wait, and starts without the server: `consequence` says what happens meanwhile.
    */
   checkAtStart(names: readonly string[], consequence: string): void {
     names.forEach((name) => this.#unchecked.add(name));
@@ -98,6 +98,13 @@ export class Catalog {
     } else if (this.#repeats.isDue(policy)) {
       const detail = `policy \`${policy}\`: ${error.detail}`;
       this.#outage.logger.error(`${detail}. Its requests are answered with status 500`);
+    }
+  }
+
+  /** Reports that the server does not take what the app observes. */
+  unobserved(error: TidegateError): void {
+    if (this.#repeats.isDue('observe')) {
+      this.#outage.logger.warn(`the server rejects the option \`observe\`: ${error.message}. No limit follows it`);
     }
   }
 

@@ -5,7 +5,7 @@ import { object } from './arguments.js';
 import { FOR_APPS } from './caller.js';
 import { badInput } from './error.js';
 import { checkHabits } from './habits.js';
-import { checkRule, clientOf, decide, RULE_NAMES, type Client, type Rule } from './middleware.js';
+import { checkRule, clientOf, decide, observeResponse, RULE_NAMES, type Client, type Rule } from './middleware.js';
 import { addressWarning } from './user.js';
 import { checkLogger, prefixed, processLogger, type Logger } from './warnings.js';
 
@@ -53,6 +53,7 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
       if (isByAddress && !hasWarned) {
         response.once('finish', () => warnOnce(request, false));
       }
+      observeResponse(client, rule.observe, request, response);
       next();
       return;
     }

@@ -6,7 +6,7 @@ import { FOR_APPS } from './caller.js';
 import type { Tidegate } from './client.js';
 import { badInput, TidegateError } from './error.js';
 import { checkHabits } from './habits.js';
-import { checkRule, clientOf, decide, RULE_NAMES, type Client, type Rule } from './middleware.js';
+import { checkRule, clientOf, decide, observeResponse, RULE_NAMES, type Client, type Rule } from './middleware.js';
 import { eachRoute, type KnownRoute } from './routes.js';
 import { deferredStages, type Limit } from './stages.js';
 import { addressWarning } from './user.js';
@@ -107,6 +107,7 @@ function limiter(
       warnings(request, reply, refusal !== undefined);
     }
     if (refusal === undefined) {
+      observeResponse(client, applied.observe, request, reply.raw);
       return undefined;
     }
     reply.code(refusal.status);

@@ -14,7 +14,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
   passOnStoreError: 'write `onError: \'allow\'`, which is the default',
   redis: 'write `store: redis://…` in the server\'s file',
   store: 'write `store: redis://…` in the server\'s file',
-  global: 'leave it out. To limit some routes only, leave `policy` out of the registration and write it in those routes',
+  global: 'leave it out. To limit some routes only, write `policy` in those routes, and not in the registration',
 };
 const LIMITS = ['max', 'limit', 'timeWindow', 'windowMs'];
 const UNITS: Readonly<Record<string, string>> = {
@@ -24,7 +24,7 @@ const UNITS: Readonly<Record<string, string>> = {
 /** Throws an error that says what to write, if the value has an option of @fastify/rate-limit or express-rate-limit. */
 export function checkHabits(field: string, value: unknown): void {
   if (value === true) {
-    throw misunderstood(field, 'true', 'write `{ policy: \'NAME\' }`. A route without it is limited like the registration');
+    throw misunderstood(field, 'true', 'write `{ policy: \'NAME\' }`. A route without it has the registration\'s');
   }
   if (typeof value !== 'object' || value === null) {
     return;

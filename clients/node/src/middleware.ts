@@ -1,10 +1,12 @@
 // Shared by the Fastify plugin and the Express middleware: from a request to a response.
 
+import type { ServerResponse } from 'node:http';
 import { object, onErrorValue, timeout } from './arguments.js';
 import { FOR_APPS } from './caller.js';
 import { Tidegate } from './client.js';
 import { badInput, type TidegateError } from './error.js';
 import { checkHabits } from './habits.js';
+import { measure } from './observer.js';
 import type { TidegateOptions } from './options.js';
 import type { Decision, Key, OnError } from './types.js';
 import { addressKey, userKey, type HasIp } from './user.js';
@@ -26,6 +28,8 @@ export interface Rule<Req, Res> {
   /** The decision if the server does not answer; default: the client's. */
   readonly onError?: OnError | undefined;
   readonly timeoutMs?: number | undefined;
+  /** The target to which the time and success of each response count, for limits that follow it. */
+  readonly observe?: string | undefined;
 }
 
 /** A client, which the caller closes, or options for a new one. */
@@ -51,13 +55,16 @@ interface HasMethod {
   readonly headers?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError', 'timeoutMs'];
+/** ASCII is a byte per character, of which the server takes 100. */
+const TARGET = /^[\x20-\x7e]{1,100}$/;
+
+export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError', 'timeoutMs', 'observe'];
 
 /** Checks types only: the server validates policies and keys. */
 export function checkRule(field: string, rule: object): void {
   checkHabits(field, rule);
   object(field, rule, RULE_NAMES);
-  const { policy, key, cost, skip, onDenied, onError, timeoutMs } = rule as Partial<Rule<unknown, unknown>>;
+  const { policy, key, cost, skip, onDenied, onError, timeoutMs, observe } = rule as Partial<Rule<unknown, unknown>>;
   if (policy !== undefined && !(typeof policy === 'string' && policy !== '') && typeof policy !== 'function') {
     throw badInput(`${field}.policy`, 'a policy name or a function', policy);
   }
@@ -74,6 +81,18 @@ export function checkRule(field: string, rule: object): void {
   }
   if (timeoutMs !== undefined) {
     timeout(timeoutMs);
+  }
+  if (observe !== undefined && !(typeof observe === 'string' && TARGET.test(observe))) {
+    throw badInput(`${field}.observe`, 'the name of a target, of 1 to 100 ASCII characters', observe);
+  }
+}
+
+/** Reports an admitted request to the target `observe`, if there is one, when it is answered. */
+export function observeResponse(
+  client: Tidegate, observe: string | undefined, request: HasMethod, response: ServerResponse,
+): void {
+  if (observe !== undefined && !isPreflight(request)) {
+    measure(response, (latencyMs, ok) => client[FOR_APPS]?.observed(observe, latencyMs, ok));
   }
 }
 

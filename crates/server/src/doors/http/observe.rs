@@ -73,10 +73,10 @@ pub(super) async fn observe_batch(ApiRequest { api, body, .. }: ApiRequest) -> H
     let element = |index| format!("observations[{index}]");
     let mut all = Vec::with_capacity(observations.0.len());
     for (index, Object(observation)) in observations.0.iter().enumerate() {
-        all.push(observation.checked().map_err(|why| why.within(element(index)))?);
+        all.push(observation.checked().map_err(|why| why.within(&element(index)))?);
     }
     for (index, observation) in all.into_iter().enumerate() {
-        observation.record(&api).map_err(|why| why.within(element(index)))?;
+        observation.record(&api).map_err(|why| why.within(&element(index)))?;
     }
     Ok(no_content())
 }

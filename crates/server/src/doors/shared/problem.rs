@@ -42,14 +42,14 @@ impl Problem {
 
     /// The problem as part of a batch.
     pub(crate) fn within_batch(self, index: usize) -> Self {
-        self.within(format!("checks[{index}]"))
+        self.within(&format!("checks[{index}]"))
     }
 
     /// The problem as part of an element of a list.
-    pub(crate) fn within(mut self, element: String) -> Self {
+    pub(crate) fn within(mut self, element: &str) -> Self {
         self.field = Some(match self.field {
             Some(field) => format!("{element}.{field}"),
-            None => element.clone(),
+            None => element.to_owned(),
         });
         self.detail = format!("{element}: {}", self.detail);
         self
