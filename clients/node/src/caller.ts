@@ -8,7 +8,8 @@ import { LocalDecisions } from './local.js';
 import type { Settings } from './options.js';
 import { Observer, type Observed } from './observer.js';
 import { Outage } from './outage.js';
-import type { CallOptions, Check, OnError } from './types.js';
+import { keepRenewing } from './renewal.js';
+import type { CallOptions, Check, OnError, Permit, Renewal } from './types.js';
 import type { Logger } from './warnings.js';
 import * as wire from './wire.js';
 
@@ -74,6 +75,25 @@ export class Caller implements ForApps {
 
   close(): Promise<void> {
     return this.#dispatcher.close();
+  }
+
+  /** Keeps a permit from expiring, until the result is called. */
+  keepRenewing(policy: string, { permit, resetAfterMs }: Permit, renew: () => Promise<Renewal>): () => void {
+    if (permit === null) {
+      return () => {};
+    }
+    return keepRenewing(Math.min(resetAfterMs || Infinity, this.#catalog.ttlMs(policy)), {
+      renew,
+      isFinal: (error) => {
+        const { status, transient, message } = error as TidegateError;
+        if (transient && status !== 404) {
+          return false;
+        }
+        this.#catalog.unrenewed(policy, status === 404 ? `this server cannot (${message})` : message);
+        return true;
+      },
+      lost: () => this.#catalog.unrenewed(policy, 'it had expired before'),
+    });
   }
 
   /** Reports that do not arrive are lost: the next ones are as good. */

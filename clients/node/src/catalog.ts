@@ -59,6 +59,11 @@ export class Catalog {
     return this.#policies.get(name);
   }
 
+  /** The shortest time for which a permit is held; Infinity if that is not known. */
+  ttlMs(name: string): number {
+    return Math.min(...(this.numbers(name)?.members ?? []).map(({ ttlMs = Infinity }) => ttlMs));
+  }
+
   /** Asks for the numbers in the background, if they are old. */
   refresh(): void {
     const now = performance.now();
@@ -105,6 +110,13 @@ export class Catalog {
   unobserved(error: TidegateError): void {
     if (this.#repeats.isDue('observe')) {
       this.#outage.logger.warn(`the server rejects the option \`observe\`: ${error.message}. No limit follows it`);
+    }
+  }
+
+  /** Reports that permits of a policy are not renewed. */
+  unrenewed(policy: string, why: string): void {
+    if (this.#repeats.isDue(`renew ${policy}`)) {
+      this.#outage.logger.warn(`a permit of \`${policy}\` is not renewed: ${why}. Others may get its place`);
     }
   }
 

@@ -11,7 +11,7 @@ import { settings, type TidegateOptions } from './options.js';
 import { sleep } from './timers.js';
 import type {
   AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, Permit, Permitted,
-  Reservation,
+  Renewal, Reservation,
 } from './types.js';
 import * as wire from './wire.js';
 
@@ -147,7 +147,18 @@ export class Tidegate {
     return this.#local.release(permit) ?? await this.#caller.send(call, options);
   }
 
-  /** Runs `work` if a permit is free, and releases the permit however the work ends. */
+  /** Keeps a permit for as long again as it was granted for, unless it is not held any more. */
+  async renew(policy: string, key: Key, permit: string, options: CallOptions = {}): Promise<Renewal> {
+    checkOptions(options, CALL);
+    text('permit', permit);
+    const call = this.#callOn('/v1/renew', { policy, key }, wire.renewal, { permit });
+    return this.#local.renew(permit) ?? await this.#caller.send(call, options);
+  }
+
+  /**
+   * Runs `work` if a permit is free, and releases the permit however the work ends. Meanwhile the permit is renewed, each
+   * time when a third of its time has passed.
+   */
   async withPermit<T>(
     policy: string, key: Key, work: (permit: Permit) => T | PromiseLike<T>, options: AskOptions = {},
   ): Promise<Permitted<T>> {
@@ -158,10 +169,13 @@ export class Tidegate {
     if (!decision.allowed) {
       return { allowed: false, decision };
     }
+    const { permit } = decision;
+    const stop = this.#caller.keepRenewing(policy, decision, () => this.renew(policy, key, String(permit)));
     try {
       return { allowed: true, value: await work(decision), decision };
     } finally {
-      await this.#releaseQuietly(policy, key, decision.permit);
+      stop();
+      await this.#releaseQuietly(policy, key, permit);
     }
   }
 

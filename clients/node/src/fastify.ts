@@ -79,9 +79,9 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
   });
 };
 
-/** The app's log. An app without a logger gets process warnings: its log has no level. */
-function logOf({ log }: FastifyInstance): Logger {
-  return (log.level as string | undefined) === undefined ? processLogger : prefixed(log);
+/** The app's log; undefined if it has none, whose level is then undefined. */
+function logOf({ log }: FastifyInstance): Logger | undefined {
+  return (log.level as string | undefined) === undefined ? undefined : prefixed(log);
 }
 
 /** Limits a request once, however many hooks call it. */
@@ -129,7 +129,7 @@ function addressWarnings(): (request: FastifyRequest, reply: FastifyReply, isRef
       const warning = hasWarned ? undefined : addressWarning(request, REMEDY, isRefused);
       if (warning !== undefined) {
         hasWarned = true;
-        logOf(request.server).warn(warning);
+        (logOf(request.server) ?? processLogger).warn(warning);
       }
     };
     if (isRefused) {

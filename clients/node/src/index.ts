@@ -7,5 +7,5 @@ export type { Logger } from './warnings.js';
 export type { TidegateOptions } from './options.js';
 export type {
   AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, OnError, Permit,
-  Permitted, Reservation, Source,
+  Permitted, Renewal, Reservation, Source,
 } from './types.js';

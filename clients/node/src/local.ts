@@ -4,7 +4,7 @@ import type { Catalog } from './catalog.js';
 import type { TidegateError } from './error.js';
 import * as fallback from './fallback.js';
 import { LocalLimiter, type LocalCheck, type LocalReading } from './shares.js';
-import type { Check, Decision, Permit, Reservation } from './types.js';
+import type { Check, Decision, Permit, Renewal, Reservation } from './types.js';
 
 /** Policies whose numbers the server has never told are allowed: see `knows`. */
 export class LocalDecisions {
@@ -45,6 +45,12 @@ export class LocalDecisions {
     const known = this.#known(check);
     const reading = known && this.#limiter.acquire(known);
     return { ...decision(check.policy, reading, error), permit: reading?.permit ?? null };
+  }
+
+  /** The renewal of a permit of this process; undefined if it is the server's. */
+  renew(permit: string): Renewal | undefined {
+    const ttlMs = this.#limiter.renew(permit);
+    return ttlMs === undefined ? undefined : { renewed: ttlMs > 0, ttlMs };
   }
 
   /** Whether a permit of this process was held; undefined if it is the server's. */

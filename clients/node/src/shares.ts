@@ -10,12 +10,21 @@ const PERMITS_MAX = 10_000;
 /** The lifetime of a permit if the server did not tell. */
 const TTL_MS = 60_000;
 
+/** How our permits begin; the server's begin with p or l, and a digit. */
+const OURS = 'local.';
+
 /** One limit of a policy and its keys, the least recently used first. */
 interface Table {
   readonly kind: string;
   meter: Meter;
   readonly usages: Map<string, Usage>;
   readonly others: Usage;
+}
+
+interface HeldPermit {
+  until: number;
+  readonly ttlMs: number;
+  readonly release: () => void;
 }
 
 interface Part {
@@ -38,7 +47,7 @@ export class LocalLimiter {
   readonly #now: () => number;
   readonly #tables = new Map<string, Table>();
   /** By permit, in order of acquisition. */
-  readonly #permits = new Map<string, { readonly until: number; readonly release: () => void }>();
+  readonly #permits = new Map<string, HeldPermit>();
   #lastPermit = 0;
 
   constructor(processes: number, now: () => number = () => performance.now()) {
@@ -75,10 +84,21 @@ export class LocalLimiter {
       undo();
       return { ...reading, allowed: false, permit: null };
     }
-    const permit = `local.${this.#lastPermit += 1}`;
+    const permit = `${OURS}${this.#lastPermit += 1}`;
     const ttlMs = Math.min(...check.numbers.members.map((numbers) => numbers.ttlMs ?? TTL_MS));
-    this.#permits.set(permit, { until: this.#now() + ttlMs, release: undo });
+    this.#permits.set(permit, { until: this.#now() + ttlMs, ttlMs, release: undo });
     return { ...reading, permit };
+  }
+
+  /** How long a permit of ours is held from now on, 0 if it is not; undefined if it is the server's. */
+  renew(permit: string): number | undefined {
+    this.#dropExpired();
+    const held = this.#permits.get(permit);
+    if (held === undefined) {
+      return permit.startsWith(OURS) ? 0 : undefined;
+    }
+    held.until = this.#now() + held.ttlMs;
+    return held.ttlMs;
   }
 
   /** Whether it was one of ours, and held; undefined if it is the server's. */
@@ -86,7 +106,7 @@ export class LocalLimiter {
     const held = this.#permits.get(permit);
     held?.release();
     this.#permits.delete(permit);
-    return held === undefined && !permit.startsWith('local.') ? undefined : held !== undefined;
+    return held === undefined && !permit.startsWith(OURS) ? undefined : held !== undefined;
   }
 
   #dropExpired(): void {

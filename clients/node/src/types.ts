@@ -55,6 +55,14 @@ export interface Permit extends Decision {
   readonly permit: string | null;
 }
 
+/** The result of `renew`. */
+export interface Renewal {
+  /** False if the permit was not held any more: its place may be another's. */
+  readonly renewed: boolean;
+  /** How long it is held from now on; 0 if not renewed. */
+  readonly ttlMs: number;
+}
+
 /** The result of `withPermit`: the value of the work, or a denial. */
 export type Permitted<T> =
   | { readonly allowed: true; readonly value: T; readonly decision: Permit }

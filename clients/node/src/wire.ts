@@ -3,7 +3,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { TidegateError } from './error.js';
 import type { Reply } from './transport.js';
-import type { Decision, LimitNumbers, Permit, PolicyNumbers, Reservation } from './types.js';
+import type { Decision, LimitNumbers, Permit, PolicyNumbers, Renewal, Reservation } from './types.js';
 
 type Fields = Record<string, unknown>;
 
@@ -59,6 +59,12 @@ export function reservation(json: unknown): Reservation {
 
 export function released(json: unknown): boolean {
   return flag(object(json, 'an object'), 'released');
+}
+
+export function renewal(json: unknown): Renewal {
+  const fields = object(json, 'an object');
+  const renewed = flag(fields, 'renewed');
+  return { renewed, ttlMs: renewed ? number(fields, 'ttl_ms') : 0 };
 }
 
 /** The policies by name. One that cannot be read has no numbers. */

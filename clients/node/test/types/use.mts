@@ -30,6 +30,7 @@ if (done.allowed) {
   // @ts-expect-error nothing was done
   void done.value;
 }
+const renewed: boolean = (await client.renew('report', 'user-42', 'p2..1')).renewed;
 await client.observe('db', { latencyMs: 12, ok: true });
 await client.close();
 
@@ -73,4 +74,4 @@ client.check('api', 'user-42', { cots: 10 });
 client.checkMany([{ policy: 'api', key: 'user-42', cots: 10 }]);
 const names: string[] = await client.policyNames();
 
-void [limit, many, place, names, misspelt];
+void [limit, renewed, many, place, names, misspelt];
