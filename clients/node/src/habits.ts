@@ -33,7 +33,7 @@ export function checkHabits(field: string, value: unknown): void {
   if (found.length > 0) {
     const rate = rateOf(value as Readonly<Record<string, unknown>>);
     const there = `\`policies: { NAME: { algorithm: fixed-window, limit: ${rate} } }\``;
-    throw misunderstood(field, found.join(', '), `${LIMIT}. Write ${there} there, and \`policy: 'NAME'\` here`);
+    throw misunderstood(field, found.join('` and no `'), `${LIMIT}. Write ${there} there, and \`policy: 'NAME'\` here`);
   }
   const [name, instead] = Object.entries(INSTEAD).find(([name]) => name in value) ?? [];
   if (name !== undefined) {
