@@ -148,6 +148,13 @@ export class Caller implements ForApps {
     return this.troubled(error);
   }
 
+  /** Whether a batch was rejected because a reload has dropped one of its policies. */
+  hasDropped(error: unknown, checks: readonly Check[]): boolean {
+    const index = hasCode(error, 'unknown-policy') ? /^checks\[(\d+)\]/.exec(error.field ?? '')?.[1] : undefined;
+    const policy = checks[Number(index)]?.policy;
+    return policy !== undefined && this.#catalog.had(policy);
+  }
+
   /** Tells the caller's hook. */
   troubled(error: TidegateError): TidegateError {
     this.#settings.onTrouble?.(error);

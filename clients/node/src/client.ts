@@ -81,6 +81,11 @@ export class Tidegate {
           local: (error) => this.#local.check(part.checks, options.atomic ?? false, error),
         }, options);
       } catch (error) {
+        if (!options.atomic && this.#caller.hasDropped(error, part.checks)) {
+          // Nothing was charged. Each alone, so that only those fall back whose policy is gone.
+          const { atomic: _, ...others } = options;
+          return Promise.all(part.checks.map(({ policy, key, cost }) => this.check(policy, key, { ...others, cost })));
+        }
         throw renumbered(error, part);
       }
     };

@@ -97,6 +97,11 @@ test('a policy that a reload drops follows onError, and the log says so', async 
     + `\`hundreds\`. It was removed while this app runs: requests ${it} meanwhile`));
   assert.equal((await client.check('hundred', 'k')).source, 'fallback');
   await assert.rejects(client.check('never-there', 'k'), { code: 'unknown-policy' });
+  const both = [{ policy: 'plenty', key: 'k' }, { policy: 'hundred', key: 'k', cost: 2 }];
+  const sources = (await client.checkMany(both)).map(({ source }) => source);
+  assert.deepEqual(sources, ['store', 'fallback']);
+  await assert.rejects(client.checkMany(both, { atomic: true }), { code: 'unknown-policy', field: 'checks[1].policy' });
+  await assert.rejects(client.checkMany([...both, { policy: 'never-there', key: 'k' }]), { code: 'unknown-policy' });
 });
 
 for (const { name, options } of MODES) {
