@@ -73,8 +73,8 @@ export function timeout(value: unknown): void {
 }
 
 export function onErrorValue(value: unknown): asserts value is OnError {
-  if (value !== 'allow' && value !== 'deny' && value !== 'throw') {
-    throw badInput('onError', "'allow', 'deny' or 'throw'", value);
+  if (!['allow', 'deny', 'local', 'throw'].includes(value as string)) {
+    throw badInput('onError', "'allow', 'deny', 'local' or 'throw'", value);
   }
 }
 

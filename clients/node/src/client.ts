@@ -2,14 +2,16 @@
 
 import { checkBody, object, observationBody, onErrorValue, shape, text, timeout } from './arguments.js';
 import { parts, renumbered, type Part } from './batch.js';
-import { Dispatcher, type Call } from './dispatcher.js';
-import { badInput, TidegateError } from './error.js';
+import { Caller, FOR_APPS, type ForApps } from './caller.js';
+import type { Call } from './dispatcher.js';
+import { badInput, type TidegateError } from './error.js';
 import * as fallback from './fallback.js';
-import { settings, type Settings, type TidegateOptions } from './options.js';
+import type { LocalDecisions } from './local.js';
+import { settings, type TidegateOptions } from './options.js';
 import { sleep } from './timers.js';
 import type {
-  AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, OnError, Permit,
-  Permitted, Reservation,
+  AskOptions, CallOptions, Check, CheckManyOptions, CheckOptions, Decision, Key, Observation, Permit, Permitted,
+  Renewal, Reservation,
 } from './types.js';
 import * as wire from './wire.js';
 
@@ -24,12 +26,17 @@ const ASK = [...CALL, 'cost', 'onError'];
  * `acquire`, `withPermit`) follow `onError`; all others throw. Invalid arguments always throw.
  */
 export class Tidegate {
-  readonly #settings: Settings;
-  readonly #dispatcher: Dispatcher;
+  readonly #caller: Caller;
+  readonly #local: LocalDecisions;
 
   constructor(options: TidegateOptions = {}) {
-    this.#settings = settings(options);
-    this.#dispatcher = new Dispatcher(this.#settings);
+    this.#caller = new Caller(settings(options));
+    this.#local = this.#caller.local;
+  }
+
+  /** @internal */
+  get [FOR_APPS](): ForApps {
+    return this.#caller;
   }
 
   /** Checks a key against a policy, and charges the cost if allowed. */
@@ -51,7 +58,12 @@ export class Tidegate {
       headers,
       repeatable: true,
     };
-    return this.#withFallback(call, options, (outcome) => fallback.decision(policy, outcome));
+    return this.#caller.ask({
+      call,
+      checks: [{ policy, key, cost }],
+      fallback: (outcome) => fallback.decision(policy, outcome),
+      local: (error) => this.#local.check([{ policy, key, cost }], false, error)[0] as Decision,
+    }, options);
   }
 
   /**
@@ -62,9 +74,18 @@ export class Tidegate {
     checkOptions(options, [...CALL, 'onError', 'atomic']);
     const send = async (part: Part): Promise<Decision[]> => {
       try {
-        return await this.#withFallback(part.call, options, (outcome) =>
-          part.checks.map(({ policy }) => fallback.decision(policy, outcome)));
+        return await this.#caller.ask({
+          call: part.call,
+          checks: part.checks,
+          fallback: (outcome) => part.checks.map(({ policy }) => fallback.decision(policy, outcome)),
+          local: (error) => this.#local.check(part.checks, options.atomic ?? false, error),
+        }, options);
       } catch (error) {
+        if (!options.atomic && this.#caller.hasDropped(error, part.checks)) {
+          // Nothing was charged. Each alone, so that only those fall back whose policy is gone.
+          const { atomic: _, ...others } = options;
+          return Promise.all(part.checks.map(({ policy, key, cost }) => this.check(policy, key, { ...others, cost })));
+        }
         throw renumbered(error, part);
       }
     };
@@ -75,15 +96,25 @@ export class Tidegate {
   /** Returns what a check would, and charges nothing. With `cost: 0` it returns what is left. */
   async peek(policy: string, key: Key, options: AskOptions = {}): Promise<Decision> {
     checkOptions(options, ASK);
-    const call = this.#callOn('/v1/peek', { policy, key, cost: options.cost }, wire.decision);
-    return this.#withFallback(call, options, (outcome) => fallback.decision(policy, outcome));
+    const check = { policy, key, cost: options.cost };
+    return this.#caller.ask({
+      call: this.#callOn('/v1/peek', check, wire.decision),
+      checks: [check],
+      fallback: (outcome) => fallback.decision(policy, outcome),
+      local: (error) => this.#local.peek(check, error),
+    }, options);
   }
 
   /** Reserves a slot in a leaky bucket. Wait `delayMs`, then start. */
   async reserve(policy: string, key: Key, options: AskOptions = {}): Promise<Reservation> {
     checkOptions(options, ASK);
-    const call = this.#callOn('/v1/reserve', { policy, key, cost: options.cost }, wire.reservation);
-    return this.#withFallback(call, options, fallback.reservation);
+    const check = { policy, key, cost: options.cost };
+    return this.#caller.ask({
+      call: this.#callOn('/v1/reserve', check, wire.reservation),
+      checks: [check],
+      fallback: fallback.reservation,
+      local: (error) => this.#local.reserve(check, error),
+    }, options);
   }
 
   /**
@@ -99,22 +130,40 @@ export class Tidegate {
   /** Acquires a permit of a concurrency limit. Release it when the work is done. */
   async acquire(policy: string, key: Key, options: AskOptions = {}): Promise<Permit> {
     checkOptions(options, ASK);
+    const check = { policy, key, cost: options.cost };
     const call: Call<Permit> = {
-      ...this.#callOn('/v1/acquire', { policy, key, cost: options.cost }, wire.permit),
+      ...this.#callOn('/v1/acquire', check, wire.permit),
       // The caller has left and cannot release it.
       onLate: ({ permit }) => void this.#releaseQuietly(policy, key, permit),
     };
-    return this.#withFallback(call, options, (outcome) => fallback.permit(policy, outcome));
+    return this.#caller.ask({
+      call,
+      checks: [check],
+      fallback: (outcome) => fallback.permit(policy, outcome),
+      local: (error) => this.#local.acquire(check, error),
+    }, options);
   }
 
   /** Releases a permit: false if it was not held any more. Releasing twice is safe. */
   async release(policy: string, key: Key, permit: string, options: CallOptions = {}): Promise<boolean> {
     checkOptions(options, CALL);
     text('permit', permit);
-    return this.#dispatcher.send(this.#callOn('/v1/release', { policy, key }, wire.released, { permit }), options);
+    const call = this.#callOn('/v1/release', { policy, key }, wire.released, { permit });
+    return this.#local.release(permit) ?? await this.#caller.send(call, options);
   }
 
-  /** Runs `work` if a permit is free, and releases the permit however the work ends. */
+  /** Keeps a permit for as long again as it was granted for, unless it is not held any more. */
+  async renew(policy: string, key: Key, permit: string, options: CallOptions = {}): Promise<Renewal> {
+    checkOptions(options, CALL);
+    text('permit', permit);
+    const call = this.#callOn('/v1/renew', { policy, key }, wire.renewal, { permit });
+    return this.#local.renew(permit) ?? await this.#caller.send(call, options);
+  }
+
+  /**
+   * Runs `work` if a permit is free, and releases the permit however the work ends. Meanwhile the permit is renewed, each
+   * time when a third of its time has passed.
+   */
   async withPermit<T>(
     policy: string, key: Key, work: (permit: Permit) => T | PromiseLike<T>, options: AskOptions = {},
   ): Promise<Permitted<T>> {
@@ -125,10 +174,13 @@ export class Tidegate {
     if (!decision.allowed) {
       return { allowed: false, decision };
     }
+    const { permit } = decision;
+    const stop = this.#caller.keepRenewing(policy, decision, () => this.renew(policy, key, String(permit)));
     try {
       return { allowed: true, value: await work(decision), decision };
     } finally {
-      await this.#releaseQuietly(policy, key, decision.permit);
+      stop();
+      await this.#releaseQuietly(policy, key, permit);
     }
   }
 
@@ -137,47 +189,35 @@ export class Tidegate {
     checkOptions(options, [...CALL, 'cost']);
     const call = this.#callOn('/v1/refund', { policy, key, cost: options.cost }, wire.decision);
     // A retry could return the units twice.
-    return this.#dispatcher.send({ ...call, repeatable: false }, options);
+    return this.#caller.send({ ...call, repeatable: false }, options);
   }
 
   /** Resets a key. An admin call: needs the `token`, or a server on the same machine. */
   async reset(policy: string, key: Key, options: CallOptions = {}): Promise<Decision> {
     checkOptions(options, CALL);
-    return this.#dispatcher.send(this.#callOn('/v1/reset', { policy, key }, wire.decision), options);
+    return this.#caller.send(this.#callOn('/v1/reset', { policy, key }, wire.decision), options);
   }
 
   /** Reports the latency and load of a service, for adaptive limits. */
   async observe(target: string, observation: Observation, options: CallOptions = {}): Promise<void> {
     checkOptions(options, CALL);
     const body = observationBody(target, observation);
-    await this.#dispatcher.send({ path: '/v1/observe', body, decode: () => {}, repeatable: true }, options);
+    await this.#caller.send({ path: '/v1/observe', body, decode: () => {}, repeatable: true }, options);
   }
 
   /** The names of the server's policies. */
   async policyNames(options: CallOptions = {}): Promise<string[]> {
     checkOptions(options, CALL);
-    return this.#dispatcher.send({ path: '/v1/policies', decode: wire.policyNames, repeatable: true }, options);
+    return this.#caller.policyNames(options);
   }
 
   /** Rejects new calls, waits for pending ones, and closes the connections. */
   async close(): Promise<void> {
-    await this.#dispatcher.close();
+    await this.#caller.close();
   }
 
   #callOn<T>(path: string, check: Check, decode: (json: unknown) => T, more = {}): Call<T> {
     return { path, body: checkBody(check, more), decode: (json) => decode(json), repeatable: true };
-  }
-
-  async #withFallback<T>(
-    call: Call<T>, options: CallOptions & { readonly onError?: OnError | undefined },
-    toResult: (outcome: fallback.Fallback) => T,
-  ): Promise<T> {
-    try {
-      return await this.#dispatcher.send(call, options);
-    } catch (error) {
-      const { onError, onTrouble } = this.#settings;
-      return toResult(fallback.fallback(error, options.onError ?? onError, onTrouble));
-    }
   }
 
   /** Never throws: a permit that is not released expires, and the work's result must not be lost. */
@@ -188,7 +228,7 @@ export class Tidegate {
     try {
       await this.release(policy, key, permit);
     } catch (error) {
-      this.#settings.onTrouble(error as TidegateError);
+      this.#caller.troubled(error as TidegateError);
     }
   }
 }

@@ -49,6 +49,7 @@ export class Dispatcher {
   readonly #batched = new Set<Job>();
   #calls = 0;
   #sharedCalls = 0;
+  #lastFailure: TidegateError | undefined;
   #closing: Promise<void> | undefined;
   #drained: () => void = () => {};
 
@@ -63,7 +64,7 @@ export class Dispatcher {
       throw new TidegateError('closed', 'the client is closed');
     }
     if (this.#circuit.open) {
-      throw circuitOpen();
+      throw this.#circuitOpen();
     }
     const waiting = this.#single.size + this.#batched.size;
     if (waiting >= this.#settings.maxWaiting && !this.#hasRoomFor(call)) {
@@ -166,7 +167,7 @@ export class Dispatcher {
 
   async #post(jobs: Job[]): Promise<void> {
     if (!this.#circuit.enter()) {
-      settleAll(jobs, circuitOpen());
+      settleAll(jobs, this.#circuitOpen());
       return;
     }
     // Each job has its own timer. The request is aborted at the last deadline.
@@ -212,7 +213,14 @@ export class Dispatcher {
       this.#circuit.succeeded();
     } else {
       this.#circuit.failed(tookMs);
+      this.#lastFailure = error;
     }
+  }
+
+  #circuitOpen(): TidegateError {
+    const why = this.#lastFailure?.message;
+    const detail = `the server failed several times in a row: no calls for up to a second. The last failure was ${why}`;
+    return new TidegateError('circuit-open', detail, { transient: true, cause: this.#lastFailure });
   }
 
   /** Sends each job of a rejected batch alone, so that only invalid ones fail. Nothing was charged. */
@@ -235,9 +243,4 @@ function settleAll(jobs: Job[], error: unknown): void {
   for (const job of jobs) {
     job.settle({ error });
   }
-}
-
-function circuitOpen(): TidegateError {
-  const detail = 'the server failed several times in a row: no calls for up to a second';
-  return new TidegateError('circuit-open', detail, { transient: true });
 }

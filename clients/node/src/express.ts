@@ -2,33 +2,43 @@
 
 import type { Request, RequestHandler, Response } from 'express';
 import { object } from './arguments.js';
+import { FOR_APPS } from './caller.js';
 import { badInput } from './error.js';
-import { checkRule, clientOf, decide, RULE_NAMES, type Client, type Rule } from './middleware.js';
-import { checkPolicyNames } from './names.js';
+import { checkHabits } from './habits.js';
+import { checkRule, clientOf, decide, observeResponse, RULE_NAMES, type Client, type Rule } from './middleware.js';
 import { addressWarning } from './user.js';
-import { processWarning } from './warnings.js';
+import { checkLogger, prefixed, processLogger, type Logger } from './warnings.js';
 
 export type ExpressRateLimitOptions = Rule<Request, Response> & {
   /** A client or its options. */
   readonly client?: Client | undefined;
+  /** Where outages and misuse are reported, e.g. `console`; default: process warnings. */
+  readonly logger?: Logger | undefined;
 };
 
 /** Limits the requests that pass through it. A route can have its own. */
 export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
-  object('options', options, [...RULE_NAMES, 'client']);
-  const { client: given, ...rule } = options;
+  checkHabits('options', options);
+  object('options', options, [...RULE_NAMES, 'client', 'logger']);
+  const { client: given, logger, ...rule } = options;
   checkRule('options', rule);
   if (rule.policy === undefined) {
     throw badInput('options.policy', 'a policy name or a function', undefined);
   }
+  if (logger !== undefined) {
+    checkLogger('options.logger', logger);
+  }
+  const log = logger && prefixed(logger);
   const { client } = clientOf(given);
-  checkPolicyNames(client, typeof rule.policy === 'string' ? [rule.policy] : [], processWarning);
+  client[FOR_APPS]?.inApp(log);
+  client[FOR_APPS]?.checkAtStart(typeof rule.policy === 'string' ? [rule.policy] : [], rule.onError);
   let hasWarned = false;
-  const warnOnce = (request: Request): void => {
-    const warning = hasWarned ? undefined : addressWarning(request, 'Authenticate before the rate limit');
+  const warnOnce = (request: Request, isRefused: boolean): void => {
+    const remedy = 'Authenticate before the rate limit';
+    const warning = hasWarned ? undefined : addressWarning(request, remedy, isRefused);
     if (warning !== undefined) {
       hasWarned = true;
-      processWarning(warning);
+      (log ?? processLogger).warn(warning);
     }
   };
 
@@ -41,13 +51,17 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
     response.set(headers);
     if (refusal === undefined) {
       if (isByAddress && !hasWarned) {
-        response.once('finish', () => warnOnce(request));
+        response.once('finish', () => warnOnce(request, false));
       }
+      observeResponse(client, rule.observe, request, response);
       next();
       return;
     }
+    if (isByAddress) {
+      warnOnce(request, true);
+    }
     response.status(refusal.status);
-    const body = await rule.onDenied?.(request, response, refusal.decision);
+    const body = refusal.decision && await rule.onDenied?.(request, response, refusal.decision);
     if (response.headersSent) {
       return;
     }

@@ -1,7 +1,7 @@
 // Decisions made by this client when the server did not answer.
 
 import { PAUSE_MS } from './circuit.js';
-import { TidegateError } from './error.js';
+import type { TidegateError } from './error.js';
 import type { Decision, OnError, Permit, Reservation } from './types.js';
 
 /** The outcome without an answer, and its source. */
@@ -12,21 +12,18 @@ export interface Fallback {
   readonly error: TidegateError;
 }
 
-/** Rethrows errors that are not transient, such as invalid arguments. */
-export function fallback(error: unknown, onError: OnError, onTrouble: (error: TidegateError) => void): Fallback {
-  if (!(error instanceof TidegateError) || !error.transient) {
-    throw error;
-  }
+/** Throws the error if `onError` says so. */
+export function fallback(error: TidegateError, onError: OnError): Fallback {
   const { retryAfterMs = PAUSE_MS } = error;
   if (error.code === 'store-unavailable') {
     // The server answered, and its policy denies when the store fails.
     return { allowed: false, source: 'fail-closed', retryAfterMs, error };
   }
-  onTrouble(error);
   if (onError === 'throw') {
     throw error;
   }
-  const allowed = onError === 'allow';
+  // For `local`, without the numbers to count with.
+  const allowed = onError === 'allow' || onError === 'local';
   return { allowed, source: 'fallback', retryAfterMs: allowed ? 0 : retryAfterMs, error };
 }
 

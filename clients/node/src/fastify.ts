@@ -2,14 +2,15 @@
 
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import { object } from './arguments.js';
+import { FOR_APPS } from './caller.js';
 import type { Tidegate } from './client.js';
-import { badInput } from './error.js';
-import { checkRule, clientOf, decide, RULE_NAMES, type Client, type Rule } from './middleware.js';
-import { checkPolicyNames } from './names.js';
+import { badInput, TidegateError } from './error.js';
+import { checkHabits } from './habits.js';
+import { checkRule, clientOf, decide, observeResponse, RULE_NAMES, type Client, type Rule } from './middleware.js';
 import { eachRoute, type KnownRoute } from './routes.js';
 import { deferredStages, type Limit } from './stages.js';
 import { addressWarning } from './user.js';
-import { logTo } from './warnings.js';
+import { prefixed, processLogger, type Logger } from './warnings.js';
 
 export type FastifyRateLimitRule = Rule<FastifyRequest, FastifyReply>;
 
@@ -39,6 +40,7 @@ type Marked = FastifyInstance & { [ACTIVE_RULE]?: object };
  * outer one. Without a `policy`, only routes with one in their `config.rateLimit` are limited.
  */
 export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (instance, options) => {
+  checkHabits('options', options);
   object('options', options, [...RULE_NAMES, 'client', 'hook', 'prefix', 'logLevel', 'logSerializers']);
   const { client: given, hook, ...others } = options;
   const rule = Object.fromEntries(Object.entries(others).filter(([name]) => RULE_NAMES.includes(name)));
@@ -67,13 +69,20 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
     routes.push(route);
     defer(route);
   });
+  client[FOR_APPS]?.inApp(logOf(instance));
   instance.addHook('onReady', async () => {
     const active = routes.filter(({ context }) => isActive(context));
+    active.forEach((route) => checkPolicy(route, rule));
     const policies = [rule, ...active.map((route) => route.options.config?.rateLimit)].map((one) => one && one.policy);
     const names = policies.filter((policy) => typeof policy === 'string');
-    checkPolicyNames(client, names, logTo(instance.log, 'error'));
+    client[FOR_APPS]?.checkAtStart(names, rule.onError as FastifyRateLimitRule['onError']);
   });
 };
+
+/** The app's log; undefined if it has none, whose level is then undefined. */
+function logOf({ log }: FastifyInstance): Logger | undefined {
+  return (log.level as string | undefined) === undefined ? undefined : prefixed(log);
+}
 
 /** Limits a request once, however many hooks call it. */
 function limiter(
@@ -83,7 +92,7 @@ function limiter(
   const warnings = addressWarnings();
   return async (request, reply) => {
     const route = request.routeOptions.config?.rateLimit;
-    const applied = { ...rule, ...route };
+    const applied = { ...rule, ...route, policy: policyOf(rule, route) };
     if (seen.has(request) || route === false || applied.policy === undefined || !isActive(request.server)) {
       return undefined;
     }
@@ -94,12 +103,15 @@ function limiter(
       return reply;
     }
     reply.headers(headers);
+    if (isByAddress) {
+      warnings(request, reply, refusal !== undefined);
+    }
     if (refusal === undefined) {
-      warnings(request, reply, isByAddress);
+      observeResponse(client, applied.observe, request, reply.raw);
       return undefined;
     }
     reply.code(refusal.status);
-    const body = await applied.onDenied?.(request, reply, refusal.decision);
+    const body = refusal.decision && await applied.onDenied?.(request, reply, refusal.decision);
     if (!reply.sent) {
       body === undefined ? reply.type('application/json; charset=utf-8').send(refusal.body) : reply.send(body);
     }
@@ -109,21 +121,30 @@ function limiter(
 
 const REMEDY = 'Authenticate in `onRequest`, or register the rate limit later, with `hook: "preHandler"`';
 
-/** Warns once, when a request that was limited by its address turns out to have a user. */
-function addressWarnings(): (request: FastifyRequest, reply: FastifyReply, isByAddress: boolean) => void {
+/** Warns once, when a request that was limited by its address has a user, or seems to have one. */
+function addressWarnings(): (request: FastifyRequest, reply: FastifyReply, isRefused: boolean) => void {
   let hasWarned = false;
-  return (request, reply, isByAddress) => {
-    if (!isByAddress || hasWarned) {
-      return;
-    }
-    reply.raw.once('finish', () => {
-      const warning = hasWarned ? undefined : addressWarning(request, REMEDY);
+  return (request, reply, isRefused) => {
+    const warn = (): void => {
+      const warning = hasWarned ? undefined : addressWarning(request, REMEDY, isRefused);
       if (warning !== undefined) {
         hasWarned = true;
-        logTo(request.server.log, 'warn')(warning);
+        (logOf(request.server) ?? processLogger).warn(warning);
       }
-    });
+    };
+    if (isRefused) {
+      // No hook runs any more that could bring the user.
+      warn();
+    } else if (!hasWarned) {
+      reply.raw.once('finish', warn);
+    }
   };
+}
+
+type RouteRule = Partial<FastifyRateLimitRule> | false | undefined;
+
+function policyOf(rule: Partial<FastifyRateLimitRule>, route: RouteRule): FastifyRateLimitRule['policy'] | undefined {
+  return (route || undefined)?.policy ?? rule.policy;
 }
 
 /** Reports an invalid route config when the app starts. */
@@ -131,6 +152,18 @@ function checkRoute({ options: { config, url } }: KnownRoute): void {
   const route = config?.rateLimit;
   if (route !== undefined && route !== false) {
     checkRule(`config.rateLimit of ${url}`, route);
+  }
+}
+
+/** Reports a route that asks for a limit and has none. */
+function checkPolicy({ options: { config, method, url } }: KnownRoute, rule: Partial<FastifyRateLimitRule>): void {
+  const route = config?.rateLimit;
+  if (route && policyOf(rule, route) === undefined) {
+    const field = `config.rateLimit of ${[method].flat().join(', ')} ${url}`;
+    const here = 'write `config: { rateLimit: { policy: \'NAME\' } }`';
+    const there = '`policy: \'NAME\'` where the plugin is registered, for all routes';
+    const detail = `\`${field}\` names no policy, nor does the registration: the route would have no limit`;
+    throw new TidegateError('bad-input', `${detail}. Either ${here}, or ${there}`, { field });
   }
 }
 

@@ -1,8 +1,12 @@
 // Shared by the Fastify plugin and the Express middleware: from a request to a response.
 
+import type { ServerResponse } from 'node:http';
 import { object, onErrorValue, timeout } from './arguments.js';
+import { FOR_APPS } from './caller.js';
 import { Tidegate } from './client.js';
 import { badInput, type TidegateError } from './error.js';
+import { checkHabits } from './habits.js';
+import { measure } from './observer.js';
 import type { TidegateOptions } from './options.js';
 import type { Decision, Key, OnError } from './types.js';
 import { addressKey, userKey, type HasIp } from './user.js';
@@ -24,6 +28,8 @@ export interface Rule<Req, Res> {
   /** The decision if the server does not answer; default: the client's. */
   readonly onError?: OnError | undefined;
   readonly timeoutMs?: number | undefined;
+  /** The target to which the time and success of each response count, for limits that follow it. */
+  readonly observe?: string | undefined;
 }
 
 /** A client, which the caller closes, or options for a new one. */
@@ -33,8 +39,15 @@ export interface Verdict {
   readonly headers: Readonly<Record<string, string>>;
   /** Whether the key was the IP address, for want of a user. */
   readonly isByAddress?: boolean;
-  /** The response to a denied request. The body is JSON, the same bytes in every framework. */
-  readonly refusal?: { readonly status: 429 | 503; readonly body: string; readonly decision: Decision };
+  /** The response to a request that is not admitted. The body is JSON, the same bytes in every framework. */
+  readonly refusal?: Refusal;
+}
+
+export interface Refusal {
+  readonly status: 429 | 500 | 503;
+  readonly body: string;
+  /** Absent if the server rejected the question. */
+  readonly decision?: Decision;
 }
 
 interface HasMethod {
@@ -42,12 +55,16 @@ interface HasMethod {
   readonly headers?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError', 'timeoutMs'];
+/** ASCII is a byte per character, of which the server takes 100. */
+const TARGET = /^[\x20-\x7e]{1,100}$/;
+
+export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError', 'timeoutMs', 'observe'];
 
 /** Checks types only: the server validates policies and keys. */
 export function checkRule(field: string, rule: object): void {
+  checkHabits(field, rule);
   object(field, rule, RULE_NAMES);
-  const { policy, key, cost, skip, onDenied, onError, timeoutMs } = rule as Partial<Rule<unknown, unknown>>;
+  const { policy, key, cost, skip, onDenied, onError, timeoutMs, observe } = rule as Partial<Rule<unknown, unknown>>;
   if (policy !== undefined && !(typeof policy === 'string' && policy !== '') && typeof policy !== 'function') {
     throw badInput(`${field}.policy`, 'a policy name or a function', policy);
   }
@@ -64,6 +81,18 @@ export function checkRule(field: string, rule: object): void {
   }
   if (timeoutMs !== undefined) {
     timeout(timeoutMs);
+  }
+  if (observe !== undefined && !(typeof observe === 'string' && TARGET.test(observe))) {
+    throw badInput(`${field}.observe`, 'the name of a target, of 1 to 100 ASCII characters', observe);
+  }
+}
+
+/** Reports an admitted request to the target `observe`, if there is one, when it is answered. */
+export function observeResponse(
+  client: Tidegate, observe: string | undefined, request: HasMethod, response: ServerResponse,
+): void {
+  if (observe !== undefined && !isPreflight(request)) {
+    measure(response, (latencyMs, ok) => client[FOR_APPS]?.observed(observe, latencyMs, ok));
   }
 }
 
@@ -92,8 +121,22 @@ export async function decide<Req extends object, Res>(
     const options = { cost, onError, timeoutMs, headers: true };
     return { ...verdict(await client.check(policy, key ?? addressKey(request), options)), isByAddress: !key };
   } catch (error) {
+    if (isRejected(error)) {
+      client[FOR_APPS]?.rejected(policy, error);
+      return { headers: {}, refusal: { status: 500, body: MISUSED } };
+    }
     throw asServerError(error as TidegateError);
   }
+}
+
+/** The log says why. Through the app's error handler, every request would log a stack. */
+const MISUSED = JSON.stringify({ error: 'Internal Server Error', message: 'Rate limiter misused' });
+
+/** Whether the server is up and does not accept what the app asks, such as an unknown policy. */
+function isRejected(error: unknown): error is TidegateError {
+  // Not by `instanceof`: see `clientOf`.
+  const { name, status, transient } = error as TidegateError;
+  return name === 'TidegateError' && status !== undefined && !transient;
 }
 
 /**

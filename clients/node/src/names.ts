@@ -1,49 +1,9 @@
-// Looks for misspelt policy names when an app starts. The app does not wait for it, and starts without the server.
-
-import type { Tidegate } from './client.js';
+// Near names for a misspelt one.
 
 /** Names in a message. */
 const SHOWN_MAX = 10;
 
-interface Pending {
-  readonly names: Set<string>;
-  readonly report: (message: string) => void;
-}
-
-/** The names that wait for the one request of their client. */
-const pending = new WeakMap<Tidegate, Pending>();
-
-/** Reports names that the server does not know. Names of the same turn share a request; one that fails reports none. */
-export function checkPolicyNames(client: Tidegate, names: readonly string[], report: (message: string) => void): void {
-  const waiting = pending.get(client);
-  if (waiting !== undefined) {
-    names.forEach((name) => waiting.names.add(name));
-  } else if (names.length > 0) {
-    const all: Pending = { names: new Set(names), report };
-    pending.set(client, all);
-    setImmediate(() => {
-      pending.delete(client);
-      void reportUnknown(client, all);
-    });
-  }
-}
-
-async function reportUnknown(client: Tidegate, { names, report }: Pending): Promise<void> {
-  let known: string[];
-  try {
-    known = await client.policyNames();
-  } catch {
-    // The checks report a server that does not answer.
-    return;
-  }
-  for (const name of names) {
-    if (!known.includes(name)) {
-      report(`no policy is called \`${name}\`: ${suggestion(name, known)}. Its requests are answered with status 500`);
-    }
-  }
-}
-
-function suggestion(name: string, known: readonly string[]): string {
+export function suggestion(name: string, known: readonly string[]): string {
   const near = known.filter((other) => distance(name, other) <= Math.max(1, Math.floor(name.length / 3)));
   if (near.length > 0) {
     return `the nearest name is ${quoted(near)}`;

@@ -3,7 +3,7 @@
 import type { SecureContextOptions } from 'node:tls';
 import { object, onErrorValue, text, timeout, wholeNumber } from './arguments.js';
 import { badInput, type TidegateError } from './error.js';
-import { guarded, processWarnings } from './warnings.js';
+import { guarded } from './warnings.js';
 import type { OnError } from './types.js';
 
 export interface TidegateOptions {
@@ -15,7 +15,9 @@ export interface TidegateOptions {
   readonly timeoutMs?: number | undefined;
   /** The decision when the server does not answer; default `allow`. */
   readonly onError?: OnError | undefined;
-  /** Called for every decision made without the server. By default, the process emits a warning. */
+  /** With `onError: 'local'`: how many processes share the limits, each with an equal part; default 1. */
+  readonly processes?: number | undefined;
+  /** Called for every decision made without the server. By default, the process warns once per outage. */
   readonly onTrouble?: ((error: TidegateError) => void) | undefined;
   /** The bearer token for admin calls. */
   readonly token?: string | undefined;
@@ -31,6 +33,8 @@ export interface TidegateOptions {
 
 /** The server's address, as node:http takes it. */
 export interface Target {
+  /** For messages. */
+  readonly address: string;
   readonly secure: boolean;
   readonly connection: { readonly socketPath: string } | { readonly host: string; readonly port: string };
   readonly prefix: string;
@@ -40,7 +44,8 @@ export interface Settings {
   readonly target: Target;
   readonly timeoutMs: number;
   readonly onError: OnError;
-  readonly onTrouble: (error: TidegateError) => void;
+  readonly processes: number;
+  readonly onTrouble: ((error: TidegateError) => void) | undefined;
   readonly token: string | undefined;
   readonly maxSockets: number;
   readonly maxWaiting: number;
@@ -49,18 +54,20 @@ export interface Settings {
 }
 
 const NAMES = [
-  'url', 'socketPath', 'timeoutMs', 'onError', 'onTrouble', 'token', 'maxSockets', 'maxWaiting', 'batch', 'tls',
+  'url', 'socketPath', 'timeoutMs', 'onError', 'processes', 'onTrouble', 'token', 'maxSockets', 'maxWaiting', 'batch',
+  'tls',
 ];
 
 export function settings(options: TidegateOptions): Settings {
   object('options', options, NAMES);
-  const { timeoutMs = 1000, onError = 'allow', onTrouble = processWarnings(), token } = options;
+  const { timeoutMs = 1000, onError = 'allow', processes = 1, onTrouble, token } = options;
   const { maxSockets = 32, maxWaiting = 20_000, batch = true, tls } = options;
   timeout(timeoutMs);
   onErrorValue(onError);
+  wholeNumber('processes', processes, 1, 1_000_000);
   wholeNumber('maxSockets', maxSockets, 1, 10_000);
   wholeNumber('maxWaiting', maxWaiting, 0, 1_000_000);
-  if (typeof onTrouble !== 'function') {
+  if (onTrouble !== undefined && typeof onTrouble !== 'function') {
     throw badInput('onTrouble', 'a function', onTrouble);
   }
   if (typeof batch !== 'boolean') {
@@ -69,8 +76,9 @@ export function settings(options: TidegateOptions): Settings {
   if (token !== undefined && !(typeof token === 'string' && /^[\x21-\x7e]+$/.test(token))) {
     throw badInput('token', 'visible ASCII characters', 'other characters');
   }
-  const hook = guarded(onTrouble);
-  return { target: target(options), timeoutMs, onError, onTrouble: hook, token, maxSockets, maxWaiting, batch, tls };
+  const hook = onTrouble && guarded(onTrouble);
+  const numbers = { timeoutMs, processes, maxSockets, maxWaiting };
+  return { ...numbers, target: target(options), onError, onTrouble: hook, token, batch, tls };
 }
 
 function target({ url, socketPath }: TidegateOptions): Target {
@@ -79,7 +87,7 @@ function target({ url, socketPath }: TidegateOptions): Target {
       throw badInput('socketPath', 'either `url` or `socketPath`', 'both');
     }
     text('socketPath', socketPath);
-    return { secure: false, connection: { socketPath }, prefix: '' };
+    return { address: socketPath, secure: false, connection: { socketPath }, prefix: '' };
   }
   return targetOfUrl(url ?? 'http://127.0.0.1:8080');
 }
@@ -97,5 +105,6 @@ function targetOfUrl(given: string | URL): Target {
   // A URL writes an IPv6 address in brackets; node:http wants it without.
   const host = url.hostname.replace(/^\[|\]$/g, '');
   const port = url.port === '' ? (secure ? '443' : '80') : url.port;
-  return { secure, connection: { host, port }, prefix: url.pathname.replace(/\/+$/, '') };
+  const [address, prefix] = [url.href, url.pathname].map((text) => text.replace(/\/+$/, '')) as [string, string];
+  return { address, secure, connection: { host, port }, prefix };
 }

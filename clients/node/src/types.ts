@@ -5,12 +5,13 @@ import type { TidegateError } from './error.js';
 /** The key to count by: a string, or several by name for a policy with several keys. */
 export type Key = string | Readonly<Record<string, string>>;
 
-/** The outcome when the server does not answer. */
-export type OnError = 'allow' | 'deny' | 'throw';
+/** The outcome when the server does not answer; `local`: this process counts by itself, with its share of the limits. */
+export type OnError = 'allow' | 'deny' | 'local' | 'throw';
 
 /**
  * Where the decision was made: by the server (see the project's docs/redis.md); `fail-closed`: denied by a server whose
- * store fails; `fallback`: by this client, because the server did not answer.
+ * store fails; `fallback`: by this client, because the server did not answer; `local` with an `error`: likewise, and
+ * this client has counted.
  */
 export type Source =
   | 'store' | 'lease' | 'deny-cache' | 'local' | 'fail-open' | 'fail-closed' | 'fallback'
@@ -33,7 +34,7 @@ export interface Decision {
   readonly source: Source;
   /** With `headers: true`: the rate limit headers to pass on, by lower-case name. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** The reason for a `fallback` or `fail-closed`. */
+  /** The reason for a `fallback`, a `fail-closed` or a count of this client. */
   readonly error?: TidegateError;
 }
 
@@ -43,7 +44,7 @@ export interface Reservation {
   readonly delayMs: number;
   /** 0 if accepted; null if this cost can never be accepted. */
   readonly retryAfterMs: number | null;
-  readonly source: 'server' | 'fail-closed' | 'fallback';
+  readonly source: 'server' | 'fail-closed' | 'fallback' | 'local';
   /** The reason for a `fallback` or `fail-closed`. */
   readonly error?: TidegateError;
 }
@@ -52,6 +53,14 @@ export interface Reservation {
 export interface Permit extends Decision {
   /** null if denied, and in a `fallback`, which has nothing to release. */
   readonly permit: string | null;
+}
+
+/** The result of `renew`. */
+export interface Renewal {
+  /** False if the permit was not held any more: its place may be another's. */
+  readonly renewed: boolean;
+  /** How long it is held from now on; 0 if not renewed. */
+  readonly ttlMs: number;
 }
 
 /** The result of `withPermit`: the value of the work, or a denial. */
@@ -101,4 +110,27 @@ export interface Observation {
   readonly saturation?: number | undefined;
   /** The normalised path of the request, without its query. */
   readonly url?: string | undefined;
+}
+
+/** One limit of a policy, as the server has it. */
+export interface LimitNumbers {
+  readonly name?: string | undefined;
+  /** The name of the identifier that it counts by; `global` for one budget of all. */
+  readonly key?: string | undefined;
+  readonly algorithm: string;
+  readonly limit: number;
+  /** The value of an adaptive limit. */
+  readonly effective?: number | undefined;
+  readonly periodMs: number;
+  /** Of a GCRA, or the capacity of a token bucket. */
+  readonly burst?: number | undefined;
+  readonly maxWaitMs?: number | undefined;
+  readonly ttlMs?: number | undefined;
+}
+
+export interface PolicyNumbers {
+  readonly mode: 'all' | 'any';
+  readonly members: readonly LimitNumbers[];
+  /** Whether it refuses nothing. */
+  readonly shadow: boolean;
 }

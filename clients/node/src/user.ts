@@ -27,16 +27,22 @@ export function addressKey({ ip }: HasIp): string {
   return ipKey(ip);
 }
 
-/** Why a request with a user was limited by its address: users behind one address share a limit, which looks right. */
-export function addressWarning(request: object, remedy: string): string | undefined {
-  const { user } = request as { user?: unknown };
+/**
+ * Why a request with a user was limited by its address: users behind one address share a limit, which looks right. A
+ * refused request gets no user any more; its credentials suggest one.
+ */
+export function addressWarning(request: object, remedy: string, isRefused: boolean): string | undefined {
+  const { user, headers } = request as { user?: unknown; headers?: { readonly authorization?: unknown } };
+  const outcome = isRefused ? 'refused' : 'limited';
   if (typeof user !== 'object' || user === null) {
-    return undefined;
+    return isRefused && headers?.authorization !== undefined
+      ? `a request with an Authorization header was refused by its IP address, because its user was not known yet. ${remedy}`
+      : undefined;
   }
   if (userKey(request) === undefined) {
     return 'id' in user || 'sub' in user
       ? undefined
-      : 'a request was limited by its IP address: `request.user` has neither `id` nor `sub`. Set the option `key`';
+      : `a request was ${outcome} by its IP address: \`request.user\` has neither \`id\` nor \`sub\`. Set the option \`key\``;
   }
   return `a request was limited by its IP address, because its user was not known yet. ${remedy}`;
 }

@@ -3,7 +3,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { TidegateError } from './error.js';
 import type { Reply } from './transport.js';
-import type { Decision, Permit, Reservation } from './types.js';
+import type { Decision, LimitNumbers, Permit, PolicyNumbers, Renewal, Reservation } from './types.js';
 
 type Fields = Record<string, unknown>;
 
@@ -61,9 +61,52 @@ export function released(json: unknown): boolean {
   return flag(object(json, 'an object'), 'released');
 }
 
-/** Policies are an object by name. */
-export function policyNames(json: unknown): string[] {
-  return Object.keys(object(json, 'policies by name'));
+export function renewal(json: unknown): Renewal {
+  const fields = object(json, 'an object');
+  const renewed = flag(fields, 'renewed');
+  return { renewed, ttlMs: renewed ? number(fields, 'ttl_ms') : 0 };
+}
+
+/** The policies by name. One that cannot be read has no numbers. */
+export function policies(json: unknown): Map<string, PolicyNumbers | undefined> {
+  return new Map(Object.entries(object(json, 'policies by name')).map(([name, policy]) => {
+    try {
+      return [name, policyNumbers(policy)];
+    } catch {
+      return [name, undefined];
+    }
+  }));
+}
+
+function policyNumbers(json: unknown): PolicyNumbers {
+  const fields = object(json, 'a policy');
+  const { members = [fields], mode, shadow } = fields;
+  if (!Array.isArray(members)) {
+    throw badAnswer('`members` is not a list');
+  }
+  return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), shadow: shadow === true };
+}
+
+function limitNumbers(json: unknown): LimitNumbers {
+  const fields = object(json, 'a limit');
+  const optional = (name: string): number | undefined => (fields[name] === undefined ? undefined : number(fields, name));
+  const ms = (name: string): number | undefined => (fields[name] === undefined ? undefined : number(fields, name) / 1000);
+  const limit = number(fields, 'limit');
+  const periodMs = ms('period_us');
+  if (limit === 0 || (periodMs === undefined && fields.algorithm !== 'concurrency')) {
+    throw badAnswer('a limit without numbers');
+  }
+  return {
+    name: fields.name === undefined ? undefined : string(fields, 'name'),
+    key: fields.key === undefined ? undefined : string(fields, 'key'),
+    algorithm: string(fields, 'algorithm'),
+    limit,
+    effective: fields.adaptive === 'enforce' ? Math.max(1, optional('effective') ?? limit) : undefined,
+    periodMs: periodMs ?? 0,
+    burst: optional('burst') ?? optional('capacity'),
+    maxWaitMs: ms('max_wait_us'),
+    ttlMs: ms('ttl_us'),
+  };
 }
 
 /** The decisions of a batch as JSON, one per check. */

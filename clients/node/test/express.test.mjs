@@ -2,11 +2,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { after, test } from 'node:test';
-import { inspect } from 'node:util';
 import express from 'express';
 import { Tidegate } from 'tidegate';
 import { rateLimit } from 'tidegate/express';
-import { serve } from './support/server.mjs';
+import { serve, until } from './support/server.mjs';
 import { deadUrl, get, isRefusal, isUnavailable } from './support/web.mjs';
 
 const { client } = await serve(after, Tidegate);
@@ -138,15 +137,16 @@ test('a server that is down: pass, 503, or the app\'s error handler', async () =
   assert.deepEqual(seen, [['Rate limiter unavailable', 'unreachable']]);
 });
 
-test('an unknown policy is a server error, and the log names it', async (t) => {
-  const log = t.mock.method(console, 'error', () => {});
+test('an unknown policy is a server error, and one warning names it and the nearest', async (t) => {
+  const [log, warn] = [t.mock.method(console, 'error', () => {}), t.mock.method(process, 'emitWarning', () => {})];
   const url = await app((it) => it
     .set('env', 'production')
-    .use(rateLimit({ client, policy: 'nope', onError: 'allow' })).get('/', hello));
-  const { status, text } = await get(url);
-  assert.equal(status, 500);
-  assert.doesNotMatch(text, /nope/);
-  assert.match(inspect(log.mock.calls[0].arguments[0]), /Rate limiter misused[^]*no policy is called `nope`/);
+    .use(rateLimit({ client, policy: () => 'hunderd', onError: 'allow' })).get('/', hello));
+  assert.deepEqual(await statuses(3, url), [500, 500, 500]);
+  assert.doesNotMatch((await get(url)).text, /hunderd/);
+  await until('the warning', () => warn.mock.callCount() > 0);
+  assert.deepEqual([warn.mock.callCount(), log.mock.callCount()], [1, 0]);
+  assert.match(warn.mock.calls[0].arguments[0], /no policy is called `hunderd`: the nearest name is `hundred`/);
 });
 
 test('a visitor without a key is limited by address', async () => {

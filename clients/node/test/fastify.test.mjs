@@ -5,6 +5,7 @@ import Fastify from 'fastify';
 import { Tidegate } from 'tidegate';
 import { rateLimit } from 'tidegate/fastify';
 import { DECISION, faultyServer, http } from './support/fault.mjs';
+import { listLog } from './support/apps.mjs';
 import { serve, until } from './support/server.mjs';
 import { deadUrl, get, isRefusal, isUnavailable } from './support/web.mjs';
 
@@ -210,18 +211,36 @@ test('a server that is down: pass, 503, or the app\'s error handler', async () =
   assert.equal(JSON.parse(thrown.text).message, 'Rate limiter unavailable');
 });
 
-test('an unknown policy is a server error', async () => {
-  const causes = [];
+test('an unknown policy is a server error, and one line in the log names it and the nearest', async () => {
+  const [lines, errors] = [[], []];
+  const log = listLog(lines);
+  log.error = (...args) => lines.push(args);
   const url = await app(async (it) => {
     it.setErrorHandler((error, _, reply) => {
-      causes.push(error.cause.code);
+      errors.push(error);
       reply.send(error);
     });
-    it.register(rateLimit, { client, policy: 'nope', onError: 'allow' });
+    it.register(rateLimit, { client, policy: () => 'hunderd', onError: 'allow' });
     it.get('/', hello);
-  });
-  assert.equal((await get(url)).status, 500);
-  assert.deepEqual(causes, ['unknown-policy']);
+  }, { loggerInstance: log });
+  for (let round = 0; round < 5; round += 1) {
+    const { status, text } = await get(url);
+    assert.deepEqual([status, text], [500, '{"error":"Internal Server Error","message":"Rate limiter misused"}']);
+  }
+  await until('the line', () => lines.length > 0);
+  assert.deepEqual([lines, errors], [[['tidegate: no policy is called `hunderd`: the nearest name is `hundred`. '
+    + 'Its requests are answered with status 500']], []]);
+});
+
+test('whatever else the server rejects is one line, too', async () => {
+  const lines = [];
+  const url = await app(async (it) => {
+    it.register(rateLimit, { client, policy: 'signup', key: () => ({ ip: 'x' }) });
+    it.get('/', hello);
+  }, { loggerInstance: listLog(lines) });
+  assert.deepEqual(await statuses(3, url), [500, 500, 500]);
+  assert.equal(lines.length, 1);
+  assert.match(lines[0], /^error tidegate: policy `signup`: .*email_domain.* Its requests are answered with status 500/);
 });
 
 test('invalid options fail at startup', async () => {

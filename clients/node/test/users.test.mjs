@@ -128,6 +128,33 @@ test('a user that comes after the key was taken is reported once', async () => {
   }
 });
 
+test('a user is missed also if the address was refused from the first request on', async (t) => {
+  const warn = t.mock.method(process, 'emitWarning', () => {});
+  const refused = { client, policy: 'three', cost: 4 };
+  const lines = [];
+  const url = await fastifyApp(async (it) => {
+    it.register(jwt, { secret: 'secret' });
+    it.register(rateLimit, refused);
+    it.get('/', hello).addHook('preHandler', verify);
+  }, { loggerInstance: listLog(lines) });
+  assert.equal((await get(url)).status, 429);
+  assert.deepEqual(lines, [], 'a visitor');
+  for (let round = 0; round < 3; round += 1) {
+    assert.equal((await get(url, bearer({ sub: 'ann' }))).status, 429);
+  }
+  assert.equal(lines.length, 1);
+  assert.match(lines[0], /^warn tidegate: a request with an Authorization header was refused by its IP address/);
+  assert.match(lines[0], /its user was not known yet\. Authenticate in `onRequest`/);
+
+  const other = await expressApp((it) => it.use(expressLimit(refused)));
+  await get(other);
+  assert.equal(warn.mock.callCount(), 0, 'a visitor');
+  await get(other, bearer({ sub: 'ann' }));
+  await get(other, bearer({ sub: 'ann' }));
+  assert.equal(warn.mock.callCount(), 1);
+  assert.match(warn.mock.calls[0].arguments[0], /refused by its IP address.*Authenticate before the rate limit/);
+});
+
 test('Express: a user that comes after the key was taken is reported once', async (t) => {
   const warn = t.mock.method(process, 'emitWarning', () => {});
   const authenticate = (request, _, next) => {

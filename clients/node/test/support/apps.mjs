@@ -27,8 +27,10 @@ export async function expressApp(build) {
 
 /** A log for Fastify's option `loggerInstance`, that keeps its lines in a list. */
 export function listLog(lines) {
-  const log = { level: 'warn', fatal() {}, info() {}, debug() {}, trace() {}, silent() {}, child: () => log };
+  const log = { level: 'warn', fatal() {}, debug() {}, trace() {}, silent() {}, child: () => log };
   log.warn = (message) => lines.push(`warn ${message}`);
   log.error = (message) => lines.push(`error ${message}`);
+  // Fastify tells of every request here.
+  log.info = (message) => String(message).startsWith('tidegate: ') && lines.push(`info ${message}`);
   return log;
 }

@@ -30,9 +30,11 @@ if (done.allowed) {
   // @ts-expect-error nothing was done
   void done.value;
 }
+const renewed: boolean = (await client.renew('report', 'user-42', 'p2..1')).renewed;
 await client.observe('db', { latencyMs: 12, ok: true });
 await client.close();
 
+new Tidegate({ onError: 'local', processes: 4 });
 // @ts-expect-error no such option
 new Tidegate({ failOpen: true });
 // @ts-expect-error no such word
@@ -46,6 +48,7 @@ decision.allowed = true;
 
 const app = express();
 app.use(expressRateLimit({ policy: 'api', key: (request: Request) => ipKey(request.ip ?? ''), skip: () => false }));
+app.use(expressRateLimit({ policy: 'api', logger: console, observe: 'db' }));
 app.get('/', expressLimit({ client, policy: ({ path }) => path, onDenied: (_, response) => response.end() }));
 // @ts-expect-error a policy is needed
 expressRateLimit({ client });
@@ -71,4 +74,4 @@ client.check('api', 'user-42', { cots: 10 });
 client.checkMany([{ policy: 'api', key: 'user-42', cots: 10 }]);
 const names: string[] = await client.policyNames();
 
-void [limit, many, place, names, misspelt];
+void [limit, renewed, many, place, names, misspelt];

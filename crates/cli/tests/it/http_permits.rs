@@ -250,6 +250,39 @@ fn services_are_observed_for_a_minute() {
 }
 
 #[test]
+fn a_batch_of_observations_counts_each_or_none() {
+    let server = Server::start();
+    let batch = |observations: &[&str]| {
+        let body = format!(r#"{{"observations":[{}]}}"#, observations.join(","));
+        server.post("/v1/observe/batch", &body)
+    };
+    let (good, failed) =
+        (r#"{"target":"db","latency_ms":12}"#, r#"{"target":"db","latency_ms":8,"ok":false}"#);
+    let bad = batch(&[good, r#"{"target":"db","latency_ms":-1}"#]);
+    assert_eq!((bad.status, &bad.json()["field"]), (400, &json!("observations[1].latency_ms")));
+    let many = batch(&[good; 1001]);
+    assert_eq!((many.status, &many.json()["field"]), (400, &json!("observations")));
+    assert_eq!(server.get("/v1/pressure").body, r#"{"targets":{}}"#);
+    assert_eq!(batch(&[good, failed, good]).status, 204);
+    assert_eq!(batch(&[good; 1000]).status, 204);
+    let db = server.get("/v1/pressure").json()["targets"]["db"].clone();
+    assert_eq!((&db["count"], &db["errors"]), (&json!(1003), &json!(1)));
+}
+
+#[test]
+fn policies_say_which_refuse_nothing() {
+    let folder = Folder::new();
+    let config = "policies:\n  api: { limit: 9/s }\n  beta: { limit: 9/s, mode: shadow }\n";
+    let server = Server::with_config(&folder, config);
+    let policies = server.get("/v1/policies").json();
+    assert_eq!(
+        (&policies["api"]["shadow"], &policies["beta"]["shadow"]),
+        (&Value::Null, &json!(true))
+    );
+    assert_eq!(policies["beta"]["limit"], 9);
+}
+
+#[test]
 fn bad_observations_are_not_counted() {
     let server = Server::start();
     let long = format!(r#"{{"target":"{}","latency_ms":1}}"#, "x".repeat(101));

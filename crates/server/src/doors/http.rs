@@ -6,6 +6,7 @@
 mod admin;
 mod answer;
 mod door;
+mod observe;
 mod openapi;
 mod overrides;
 mod page;
@@ -71,7 +72,8 @@ fn routes() -> impl Iterator<Item = Route> {
         ("/v1/check", post(|request| decide(request, Op::Take))),
         ("/v1/check/batch", post(check_batch)),
         ("/v1/live", get(page::live)),
-        ("/v1/observe", post(pressure::observe)),
+        ("/v1/observe", post(observe::observe)),
+        ("/v1/observe/batch", post(observe::observe_batch)),
         ("/v1/overrides", get(overrides::list)),
         (
             "/v1/overrides/{policy}/{key}",

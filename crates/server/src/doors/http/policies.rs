@@ -1,6 +1,7 @@
 //! `GET /v1/policies`: all policies as an object by name.
 
 use std::collections::BTreeMap;
+use std::ops::Not;
 
 use serde::Serialize;
 use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView, Zone};
@@ -8,10 +9,19 @@ use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView, Zone};
 use crate::service::InForce;
 use tidegate_core::text::rate;
 
+#[derive(Serialize)]
+struct PolicyJson<'a> {
+    #[serde(flatten)]
+    limits: LimitsJson<'a>,
+    /// Whether the policy refuses nothing.
+    #[serde(skip_serializing_if = "Not::not")]
+    shadow: bool,
+}
+
 /// A policy of one limit is that limit; a policy of several has a mode and members.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum PolicyJson<'a> {
+enum LimitsJson<'a> {
     One(LimitJson<'a>),
     Many { mode: &'static str, members: Vec<LimitJson<'a>> },
 }
@@ -61,18 +71,22 @@ pub(super) fn to_json(in_force: &InForce) -> String {
 }
 
 fn policy_json(policy: PolicyView<'_>) -> PolicyJson<'_> {
+    PolicyJson { limits: limits_json(policy), shadow: policy.is_shadow() }
+}
+
+fn limits_json(policy: PolicyView<'_>) -> LimitsJson<'_> {
     if let Some(shaper) = policy.shaper() {
-        return PolicyJson::One(shaper_json(shaper));
+        return LimitsJson::One(shaper_json(shaper));
     }
     let mut members: Vec<_> = policy.members().map(member_json).collect();
     if let [LimitJson { name: None, .. }] = *members {
-        return PolicyJson::One(members.remove(0));
+        return LimitsJson::One(members.remove(0));
     }
     let mode = match policy.mode() {
         Some(Mode::Any) => "any",
         _ => "all",
     };
-    PolicyJson::Many { mode, members }
+    LimitsJson::Many { mode, members }
 }
 
 fn member_json(member: &Member) -> LimitJson<'_> {

@@ -41,11 +41,15 @@ impl Problem {
     }
 
     /// The problem as part of a batch.
-    pub(crate) fn within_batch(mut self, index: usize) -> Self {
-        let element = format!("checks[{index}]");
+    pub(crate) fn within_batch(self, index: usize) -> Self {
+        self.within(&format!("checks[{index}]"))
+    }
+
+    /// The problem as part of an element of a list.
+    pub(crate) fn within(mut self, element: &str) -> Self {
         self.field = Some(match self.field {
             Some(field) => format!("{element}.{field}"),
-            None => element.clone(),
+            None => element.to_owned(),
         });
         self.detail = format!("{element}: {}", self.detail);
         self

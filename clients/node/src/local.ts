@@ -1,0 +1,77 @@
+// Decisions of this process alone, for `onError: 'local'`.
+
+import type { Catalog } from './catalog.js';
+import type { TidegateError } from './error.js';
+import * as fallback from './fallback.js';
+import { LocalLimiter, type LocalCheck, type LocalReading } from './shares.js';
+import type { Check, Decision, Permit, Renewal, Reservation } from './types.js';
+
+/** Policies whose numbers the server has never told are allowed: see `knows`. */
+export class LocalDecisions {
+  readonly #catalog: Catalog;
+  readonly #limiter: LocalLimiter;
+
+  constructor(catalog: Catalog, processes: number) {
+    this.#catalog = catalog;
+    this.#limiter = new LocalLimiter(processes);
+  }
+
+  knows(checks: readonly Check[]): boolean {
+    return checks.every(({ policy }) => this.#catalog.numbers(policy) !== undefined);
+  }
+
+  check(checks: readonly Check[], atomic: boolean, error: TidegateError): Decision[] {
+    const known = checks.map((check) => this.#known(check));
+    const readings = this.#limiter.check(known.filter((check) => check !== undefined), atomic).values();
+    return checks.map(({ policy }, index) =>
+      (known[index] === undefined ? unknown(policy, error) : decision(policy, readings.next().value, error)));
+  }
+
+  peek(check: Check, error: TidegateError): Decision {
+    const known = this.#known(check);
+    return decision(check.policy, known && this.#limiter.peek(known), error);
+  }
+
+  reserve(check: Check, error: TidegateError): Reservation {
+    const known = this.#known(check);
+    if (known === undefined) {
+      return fallback.reservation(fallback.fallback(error, 'allow'));
+    }
+    const { allowed: accepted, delayMs, retryAfterMs } = this.#limiter.reserve(known);
+    return { accepted, delayMs, retryAfterMs, source: 'local', error };
+  }
+
+  acquire(check: Check, error: TidegateError): Permit {
+    const known = this.#known(check);
+    const reading = known && this.#limiter.acquire(known);
+    return { ...decision(check.policy, reading, error), permit: reading?.permit ?? null };
+  }
+
+  /** The renewal of a permit of this process; undefined if it is the server's. */
+  renew(permit: string): Renewal | undefined {
+    const ttlMs = this.#limiter.renew(permit);
+    return ttlMs === undefined ? undefined : { renewed: ttlMs > 0, ttlMs };
+  }
+
+  /** Whether a permit of this process was held; undefined if it is the server's. */
+  release(permit: string): boolean | undefined {
+    return this.#limiter.release(permit);
+  }
+
+  #known(check: Check): LocalCheck | undefined {
+    const numbers = this.#catalog.numbers(check.policy);
+    return numbers && { ...check, numbers };
+  }
+}
+
+function decision(policy: string, reading: LocalReading | undefined, error: TidegateError): Decision {
+  if (reading === undefined) {
+    return unknown(policy, error);
+  }
+  const { allowed, limit, remaining, retryAfterMs, resetAfterMs, binding } = reading;
+  return { allowed, limit, remaining, retryAfterMs, resetAfterMs, policy, binding, source: 'local', error };
+}
+
+function unknown(policy: string, error: TidegateError): Decision {
+  return fallback.decision(policy, fallback.fallback(error, 'allow'));
+}

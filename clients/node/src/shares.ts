@@ -1,0 +1,196 @@
+// Counts in this process while the server is away, with this process's share of each limit.
+
+import { meterOf, Queue, type Meter, type Reading, type Usage } from './meters.js';
+import type { Check, Key, LimitNumbers, PolicyNumbers } from './types.js';
+
+/** Keys that each limit counts by themselves; further ones share one usage until others are free again. */
+export const KEYS_MAX = 10_000;
+/** Permits held at once, in all. */
+const PERMITS_MAX = 10_000;
+/** The lifetime of a permit if the server did not tell. */
+const TTL_MS = 60_000;
+
+/** How our permits begin; the server's begin with p or l, and a digit. */
+const OURS = 'local.';
+
+/** One limit of a policy and its keys, the least recently used first. */
+interface Table {
+  readonly kind: string;
+  meter: Meter;
+  readonly usages: Map<string, Usage>;
+  readonly others: Usage;
+}
+
+interface HeldPermit {
+  until: number;
+  readonly ttlMs: number;
+  readonly release: () => void;
+}
+
+interface Part {
+  readonly name: string;
+  readonly meter: Meter;
+  readonly usage: Usage;
+  readonly reading: Reading;
+}
+
+export interface LocalReading extends Reading {
+  readonly binding: string;
+}
+
+export interface LocalCheck extends Check {
+  readonly numbers: PolicyNumbers;
+}
+
+export class LocalLimiter {
+  readonly #processes: number;
+  readonly #now: () => number;
+  readonly #tables = new Map<string, Table>();
+  /** By permit, in order of acquisition. */
+  readonly #permits = new Map<string, HeldPermit>();
+  #lastPermit = 0;
+
+  constructor(processes: number, now: () => number = () => performance.now()) {
+    this.#processes = processes;
+    this.#now = now;
+  }
+
+  /** What a check would answer; charges nothing. */
+  peek(check: LocalCheck): LocalReading {
+    return combined(check, this.#parts(check, this.#now()));
+  }
+
+  /** With `atomic`, all are charged or none. */
+  check(checks: readonly LocalCheck[], atomic: boolean): LocalReading[] {
+    const taken = checks.map((check) => this.#take(check));
+    if (atomic && taken.some(({ reading }) => !reading.allowed)) {
+      taken.reverse().forEach(({ undo }) => undo());
+      taken.reverse();
+    }
+    return taken.map(({ reading }) => reading);
+  }
+
+  reserve(check: LocalCheck): LocalReading & { readonly delayMs: number } {
+    const parts = this.#parts(check, this.#now());
+    const delays = parts.map(({ meter, usage }) => (meter instanceof Queue ? meter.delayMs(usage, this.#now()) : 0));
+    const { reading } = this.#take(check);
+    return { ...reading, delayMs: reading.allowed ? Math.ceil(Math.max(0, ...delays)) : 0 };
+  }
+
+  acquire(check: LocalCheck): LocalReading & { readonly permit: string | null } {
+    this.#dropExpired();
+    const { reading, undo } = this.#take(check);
+    if (!reading.allowed || this.#permits.size >= PERMITS_MAX) {
+      undo();
+      return { ...reading, allowed: false, permit: null };
+    }
+    const permit = `${OURS}${this.#lastPermit += 1}`;
+    const ttlMs = Math.min(...check.numbers.members.map((numbers) => numbers.ttlMs ?? TTL_MS));
+    this.#permits.set(permit, { until: this.#now() + ttlMs, ttlMs, release: undo });
+    return { ...reading, permit };
+  }
+
+  /** How long a permit of ours is held from now on, 0 if it is not; undefined if it is the server's. */
+  renew(permit: string): number | undefined {
+    this.#dropExpired();
+    const held = this.#permits.get(permit);
+    if (held === undefined) {
+      return permit.startsWith(OURS) ? 0 : undefined;
+    }
+    held.until = this.#now() + held.ttlMs;
+    return held.ttlMs;
+  }
+
+  /** Whether it was one of ours, and held; undefined if it is the server's. */
+  release(permit: string): boolean | undefined {
+    const held = this.#permits.get(permit);
+    held?.release();
+    this.#permits.delete(permit);
+    return held === undefined && !permit.startsWith(OURS) ? undefined : held !== undefined;
+  }
+
+  #dropExpired(): void {
+    const now = this.#now();
+    for (const [permit, { until }] of this.#permits) {
+      if (until <= now) {
+        this.release(permit);
+      }
+    }
+  }
+
+  #take(check: LocalCheck): { reading: LocalReading; undo: () => void } {
+    const { cost = 1 } = check;
+    const now = this.#now();
+    const parts = this.#parts(check, now);
+    const reading = combined(check, parts);
+    // In shadow mode and in `any`, those are charged that admit.
+    const charged = reading.allowed ? parts.filter((part) => part.reading.allowed) : [];
+    const undos = charged.map(({ meter, usage }) => meter.charge(usage, now, cost));
+    return { reading, undo: () => undos.forEach((undo) => undo()) };
+  }
+
+  #parts({ policy, key, cost = 1, numbers }: LocalCheck, now: number): Part[] {
+    return numbers.members.map((limit, index) => {
+      const table = this.#table(policy, index, limit);
+      const usage = usageOf(table, identifier(key, limit), now);
+      const { meter } = table;
+      return { name: limit.name ?? policy, meter, usage, reading: meter.read(usage, now, cost) };
+    });
+  }
+
+  /** Usages survive new numbers, unless these count in another way. */
+  #table(policy: string, index: number, limit: LimitNumbers): Table {
+    const id = JSON.stringify([policy, index]);
+    const kind = `${limit.algorithm} ${limit.periodMs}`;
+    const meter = meterOf(limit, this.#processes);
+    const known = this.#tables.get(id);
+    if (known?.kind === kind) {
+      known.meter = meter;
+      return known;
+    }
+    const table = { kind, meter, usages: new Map(), others: meter.fresh() };
+    this.#tables.set(id, table);
+    return table;
+  }
+}
+
+/** The value that a limit counts by. */
+function identifier(key: Key, { key: name }: LimitNumbers): string {
+  if (name === 'global') {
+    return '';
+  }
+  return typeof key === 'string' ? key : (name === undefined ? undefined : key[name]) ?? JSON.stringify(key);
+}
+
+function usageOf({ meter, usages, others }: Table, key: string, now: number): Usage {
+  const known = usages.get(key);
+  if (known !== undefined) {
+    usages.delete(key);
+    usages.set(key, known);
+    return known;
+  }
+  const [oldest, usage] = usages.entries().next().value ?? [];
+  if (usages.size >= KEYS_MAX && oldest !== undefined) {
+    if (usage !== undefined && usage.freeAt > now) {
+      // To forget it would give it a second share.
+      return others;
+    }
+    usages.delete(oldest);
+  }
+  const fresh = meter.fresh();
+  usages.set(key, fresh);
+  return fresh;
+}
+
+/** One answer of all limits, and the limit that it is about. */
+function combined({ policy, numbers: { mode, shadow } }: LocalCheck, parts: readonly Part[]): LocalReading {
+  const admitting = parts.filter(({ reading }) => reading.allowed);
+  const isAny = mode === 'any';
+  const allowed = shadow || (isAny ? admitting.length > 0 : admitting.length === parts.length);
+  const waitMs = ({ reading }: Part): number => reading.retryAfterMs ?? Infinity;
+  const about = allowed && admitting.length > 0
+    ? admitting.toSorted((a, b) => (a.reading.remaining - b.reading.remaining) * (isAny ? -1 : 1))[0]
+    : parts.toSorted((a, b) => (waitMs(a) > waitMs(b) ? -1 : 1) * (isAny ? -1 : 1))[0];
+  const reading = about?.reading ?? { limit: 0, remaining: 0, retryAfterMs: 0, resetAfterMs: 0 };
+  return { ...reading, allowed, retryAfterMs: allowed ? 0 : reading.retryAfterMs, binding: about?.name ?? policy };
+}

@@ -1,0 +1,136 @@
+// onError: 'local' against a real server that is killed: this process counts with the numbers that the server had told.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Tidegate } from 'tidegate';
+import { rateLimit } from 'tidegate/fastify';
+import { fastifyApp, listLog } from './support/apps.mjs';
+import { startServer, until } from './support/server.mjs';
+import { deadUrl, get } from './support/web.mjs';
+
+const CONFIG = `
+policies:
+  gcra: { limit: 8/day }
+  bucket: { algorithm: token-bucket, capacity: 8, refill: 8/day }
+  fixed: { algorithm: fixed-window, limit: 8/day }
+  sliding: { algorithm: sliding-window, limit: 8/day }
+  log: { algorithm: sliding-log, limit: 8/day }
+  month: { algorithm: quota, limit: 8, every: month }
+  rolling: { algorithm: quota, limit: 8, every: day, rolling: true }
+  plan:
+    all:
+      - { name: second, limit: 1000/s }
+      - { name: day, algorithm: fixed-window, limit: 8/day }
+  try: { limit: 1/day, mode: shadow }
+  report: { algorithm: concurrency, limit: 8 }
+  export: { algorithm: leaky-bucket, limit: 8/day, max_wait: 5h }
+`;
+const times = (count, ask) => Array.from({ length: count }, ask);
+
+/** A client that has learnt the numbers of a server, which is then killed. */
+async function orphan(t, options = {}) {
+  const troubles = [];
+  const server = await startServer({ config: CONFIG });
+  const client = new Tidegate({ url: server.url, onError: 'local', onTrouble: (it) => troubles.push(it), ...options });
+  t.after(() => client.close());
+  await client.policyNames();
+  await server.stop();
+  return { client, server, troubles };
+}
+
+for (const processes of [1, 4]) {
+  test(`each of ${processes} admits its part of every limit, and not one more`, async (t) => {
+    const { client, troubles } = await orphan(t, { processes });
+    const share = 8 / processes;
+    for (const policy of ['gcra', 'bucket', 'fixed', 'sliding', 'log', 'month', 'rolling', 'plan']) {
+      const decisions = await Promise.all(times(20, () => client.check(policy, 'ann')));
+      const admitted = decisions.filter(({ allowed }) => allowed);
+      assert.equal(admitted.length, share, policy);
+      const refused = decisions.find(({ allowed }) => !allowed);
+      assert.deepEqual([refused.source, refused.limit, refused.remaining], ['local', share, 0], policy);
+      assert.ok(refused.retryAfterMs > 0, policy);
+      assert.ok(['unreachable', 'circuit-open'].includes(refused.error.code));
+      assert.equal((await client.check(policy, 'ben')).allowed, true, 'others have their own');
+    }
+    assert.equal(troubles.length, 8 * 21);
+    const shadow = await Promise.all(times(5, () => client.check('try', 'ann')));
+    assert.ok(shadow.every(({ allowed }) => allowed));
+  });
+}
+
+test('every call that asks for permission is counted', async (t) => {
+  const { client } = await orphan(t);
+  assert.equal((await client.peek('fixed', 'ann', { cost: 8 })).allowed, true);
+  assert.equal((await client.peek('fixed', 'ann', { cost: 9 })).retryAfterMs, null);
+  const many = await client.checkMany(times(10, () => ({ policy: 'fixed', key: 'ann' })));
+  assert.equal(many.filter(({ allowed }) => allowed).length, 8);
+  const atomic = await client.checkMany(times(9, () => ({ policy: 'fixed', key: 'ben' })), { atomic: true });
+  assert.equal(atomic.filter(({ allowed }) => !allowed).length, 1);
+  assert.equal((await client.peek('fixed', 'ben', { cost: 0 })).remaining, 8);
+
+  const slots = await Promise.all(times(5, () => client.reserve('export', 'ann')));
+  assert.deepEqual(slots.map(({ accepted, source }) => [accepted, source]), [
+    [true, 'local'], [true, 'local'], [false, 'local'], [false, 'local'], [false, 'local'],
+  ]);
+  const [first, second] = slots.map(({ delayMs }) => delayMs);
+  assert.ok(first === 0 && second > 10_000_000 && second <= 10_800_000, `${first} ${second}`);
+
+  const permits = await Promise.all(times(9, () => client.acquire('report', 'ann')));
+  assert.deepEqual(permits.map(({ allowed }) => allowed), [...times(8, () => true), false]);
+  assert.equal((await client.acquire('report', 'ann')).permit, null);
+  assert.equal(await client.release('report', 'ann', permits[0].permit), true);
+  assert.equal(await client.release('report', 'ann', permits[0].permit), false);
+  assert.equal((await client.withPermit('report', 'ann', () => 'done')).value, 'done');
+  assert.equal((await client.withPermit('report', 'ann', () => 'done')).value, 'done');
+});
+
+test('a server that was never reached: allowed, with a warning', async (t) => {
+  const warn = t.mock.method(process, 'emitWarning', () => {});
+  const client = new Tidegate({ url: await deadUrl(), onError: 'local' });
+  const decisions = await Promise.all(times(50, () => client.check('gcra', 'ann')));
+  assert.ok(decisions.every(({ allowed, source }) => allowed && source === 'fallback'));
+  assert.equal(warn.mock.callCount(), 1);
+  assert.match(warn.mock.calls[0].arguments[0], /checks are allowed, because the limits were not learnt before/);
+});
+
+test('the numbers are learnt by the first checks, and a policy that is not among them is allowed', async (t) => {
+  const server = await startServer({ config: CONFIG });
+  const client = new Tidegate({ url: server.url, onError: 'local', onTrouble: () => {} });
+  t.after(() => client.close());
+  await client.check('gcra', 'ann');
+  // The numbers come with a request of their own, which the check does not wait for.
+  await until('the numbers', async () => {
+    await client.check('gcra', 'zoe');
+    return client[Symbol.for('tidegate.for-apps')].local.knows([{ policy: 'fixed', key: 'k' }]);
+  });
+  await server.stop();
+  const decisions = await Promise.all(times(20, () => client.check('fixed', 'ann')));
+  assert.equal(decisions.filter(({ allowed }) => allowed).length, 8);
+  assert.equal((await client.check('not-there', 'ann')).source, 'fallback');
+});
+
+test('an app refuses with 429 and Retry-After while its server is away, and its log says who counts', async (t) => {
+  const lines = [];
+  const server = await startServer({ config: CONFIG });
+  const client = new Tidegate({ url: server.url, onError: 'local', processes: 2 });
+  t.after(() => client.close());
+  const url = await fastifyApp(async (it) => {
+    it.register(rateLimit, { client, policy: 'fixed', key: () => 'ann' });
+    it.get('/', async () => 'hello');
+  }, { loggerInstance: listLog(lines) });
+  await get(url);
+  await client.policyNames();
+  await server.stop();
+  const answers = [];
+  for (let round = 0; round < 10; round += 1) {
+    answers.push(await get(url));
+  }
+  assert.deepEqual(answers.map(({ status }) => status), [...times(4, () => 200), ...times(6, () => 429)]);
+  assert.ok(Number(answers[9].headers.get('retry-after')) >= 86_400);
+  assert.match(answers[9].text, /^{"error":"Too Many Requests"/);
+  assert.equal(lines.length, 1);
+  assert.match(lines[0], /: requests are counted by this process alone, with 1\/2 of each limit, meanwhile$/);
+  const back = await startServer({ config: CONFIG, on: server.listen });
+  t.after(() => back.stop());
+  await until('the server to decide', async () => (await get(url)).headers.get('x-ratelimit-limit') === '8');
+  assert.equal(lines.length, 2);
+});
