@@ -31,28 +31,34 @@ def sync(server: Server) -> Iterator[SyncTidegate]:
 @contextmanager
 def wrong(behave: Behave) -> Iterator[str]:
     """A server that accepts connections, and runs a handler for each. Return its URL."""
-    connections: list[socket.socket] = []
+    handlers: list[threading.Thread] = []
+    open_now: list[socket.socket] = []
 
     def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            connections.append(connection)
-            threading.Thread(target=handle, args=[connection], daemon=True).start()
+        with suppress(OSError):
+            while True:
+                open_now.append(listener.accept()[0])
+                handlers.append(threading.Thread(target=handle, args=[open_now[-1]]))
+                handlers[-1].start()
 
     def handle(connection: socket.socket) -> None:
-        with suppress(OSError):
+        with connection, suppress(OSError):
             behave(connection)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=accept, daemon=True).start()
+        accepting = threading.Thread(target=accept)
+        accepting.start()
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            for connection in connections:
-                connection.close()
+            # Unlike `close`, this wakes a thread that waits in `accept` or `recv`.
+            listener.shutdown(socket.SHUT_RDWR)
+            accepting.join(DEADLINE)
+            for connection in open_now:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            for handler in handlers:
+                handler.join(DEADLINE)
 
 
 def test_every_call_has_the_answer_of_the_asyncio_client(sync: SyncTidegate, key: str) -> None:
