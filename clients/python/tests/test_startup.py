@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from fastapi import Depends, FastAPI
 from flask import Flask
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from support import DEADLINE, Server, serving
 
 from tidegate import SyncTidegate, Tidegate
@@ -45,9 +47,13 @@ async def until(probe: Callable[[], bool]) -> None:
 
 
 MAKERS: list[Callable[..., object]] = [
-    lambda **options: RateLimitMiddleware(app, client=Tidegate(URL), **({"policy": "api"} | options)),
+    lambda client=None, policy="api", **options: RateLimitMiddleware(
+        app, client=client or Tidegate(URL), policy=policy, **options
+    ),
     lambda policy="api", **options: rate_limit(policy, **options),
-    lambda policy="api", **options: RateLimit(policy, client=SyncTidegate(URL), **options),
+    lambda client=None, policy="api", **options: RateLimit(
+        policy, client=client or SyncTidegate(URL), **options
+    ),
     lambda policy="api", **options: django_limit(policy, **options),
 ]
 
@@ -60,7 +66,9 @@ MAKERS: list[Callable[..., object]] = [
         ({"cots": 10}, TypeError, "unexpected keyword argument 'cots'"),
         ({"cost": "10"}, ValueError, "cost: expected a whole number"),
         ({"policy": ""}, ValueError, "policy: expected a non-empty string"),
-        ({"key": 7}, TypeError, "key: expected a string, a mapping or a function, got 7"),
+        ({"key": 7}, None, ""),
+        ({"key": 7.5}, ValueError, "key: expected a string, a whole number or a mapping like .*, got 7.5"),
+        ({"key": {"ip": None}}, ValueError, "key.ip: expected a string or a whole number, got None"),
         ({"on_error": "alow"}, ValueError, "on_error: expected allow, deny or raise"),
     ],
 )
@@ -72,6 +80,34 @@ def test_a_misspelt_option_raises_at_start(
         return
     with pytest.raises(error, match=said):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (MAKERS[0], {"client": SyncTidegate(URL)}, "the ASGI middleware needs a tidegate.Tidegate, got"),
+        (MAKERS[1], {"client": SyncTidegate(URL)}, "FastAPI needs a tidegate.Tidegate, got"),
+        (MAKERS[2], {"client": Tidegate(URL)}, "Flask needs a tidegate.SyncTidegate, got"),
+        (MAKERS[2], {"client": URL}, r"got 'http://127.0.0.1:1': write SyncTidegate\(URL\)"),
+        (MAKERS[0], {"on_denied": "no"}, "on_denied: expected a function, got 'no'"),
+        (MAKERS[0], {"skip": "/healthz"}, "skip: expected True, False or a function, got '/healthz'"),
+    ],
+)
+def test_the_wrong_client_or_function_raises_at_start(
+    make: Callable[..., object], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        make(**options)
+
+
+@pytest.mark.anyio
+async def test_an_option_that_a_lazy_framework_checks_late_is_logged_at_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    starlette = Starlette(middleware=[Middleware(RateLimitMiddleware, client=Tidegate(URL), policy="")])
+    async with serving(starlette):
+        await until(lambda: bool(errors(caplog)))
+    assert errors(caplog) == ["RateLimitMiddleware: policy: expected a non-empty string, got ''"]
 
 
 def test_type_checkers_report_misspelt_options(tmp_path: Path) -> None:
