@@ -75,6 +75,11 @@ class Server:
                 said += some
         return said.split(b"\n")[0].decode().removeprefix("tidegate listens on ")
 
+    def reload(self, config: str) -> None:
+        """Give it another configuration. It follows soon."""
+        (self._log.parent / "tidegate.yaml").write_text(config)
+        self._process.send_signal(signal.SIGHUP)
+
     def kill(self) -> None:
         """Kill it."""
         self._process.kill()

@@ -160,7 +160,7 @@ async def test_a_middleware_can_override_on_error(dead_url: str) -> None:
     async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as dead:
         async with limited(dead, on_error="deny") as http:
             assert (await http.get("/")).status_code == 503
-        with pytest.raises(ValueError, match="on_error: expected allow, deny or raise, got 'no'"):
+        with pytest.raises(ValueError, match="on_error: expected allow, deny, raise or local, got 'no'"):
             RateLimitMiddleware(hello, client=dead, policy="few", on_error="no")  # type: ignore[arg-type]
 
 

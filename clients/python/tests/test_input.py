@@ -56,7 +56,7 @@ def test_invalid_checks_raise_before_they_are_sent(check: dict[str, Any], says: 
         ({"timeout": -1}, "timeout: expected a number"),
         ({"timeout": float("nan")}, "timeout: expected a number"),
         ({"timeout": "1"}, "timeout: expected a number"),
-        ({"on_error": "alow"}, "on_error: expected allow, deny or raise, got 'alow'"),
+        ({"on_error": "alow"}, "on_error: expected allow, deny, raise or local, got 'alow'"),
         ({"token": "a\r\nb"}, "token: expected printable ASCII"),
         ({"max_connections": 0}, "max_connections: expected at least 1"),
         ({"max_connections": 1.5}, "max_connections: expected a whole number"),

@@ -116,8 +116,8 @@ def test_tls_needs_a_trusted_certificate(start_server: StartServer, tmp_path: Pa
 def test_what_the_server_rejects_raises_whatever_on_error_says(server: Server) -> None:
     with SyncTidegate(server.address, timeout=DEADLINE, on_error="allow") as client:
         with pytest.raises(TidegateError) as caught:
-            client.check("nope", "k")
-        assert (caught.value.status, caught.value.field) == (404, "policy")
+            client.check("signup", "k")
+        assert (caught.value.status, caught.value.field) == (400, "keys.ip")
         with pytest.raises(ValueError, match="cost: expected a whole number"):
             client.check("ten", "k", -1)
         assert client.fallbacks == 0
@@ -126,7 +126,7 @@ def test_what_the_server_rejects_raises_whatever_on_error_says(server: Server) -
 def test_invalid_options_raise_at_once() -> None:
     with pytest.raises(ValueError, match="url: expected a URL"):
         SyncTidegate("127.0.0.1:8080")
-    with pytest.raises(ValueError, match="on_error: expected allow, deny or raise"):
+    with pytest.raises(ValueError, match="on_error: expected allow, deny, raise or local"):
         SyncTidegate(on_error="alow")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="timout"):
         SyncTidegate(timout=1)  # type: ignore[call-arg]

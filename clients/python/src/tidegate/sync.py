@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import ssl as tls
 import threading
 import time
 import weakref
@@ -13,20 +12,20 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from . import calls
-from .address import Address, check_bounds
+from .base import ClientBase
 from .calls import Call
 from .checks import Check, Key
 from .circuit import Circuit
 from .errors import TidegateError
-from .fallback import Fallback, OnError
-from .names import ExpectedPolicies, report_unknown
+from .fallback import OnError
+from .local import PERMIT_PREFIX
 from .pool import Pool
 from .replies import Decision, Reservation, decode
 
 T = TypeVar("T")
 
 
-class SyncTidegate:
+class SyncTidegate(ClientBase):
     """A client of a tidegate server for synchronous programs: Flask, Django, scripts, worker threads.
 
     Options, decisions and failures are those of `Tidegate`. `timeout` is for the whole call, including
@@ -34,43 +33,18 @@ class SyncTidegate:
     are forked: each child opens its own connections.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        socket: str | os.PathLike[str] | None = None,
-        timeout: float = 1.0,
-        on_error: OnError = "allow",
-        token: str | None = None,
-        ssl: tls.SSLContext | None = None,
-        max_connections: int = 32,
-    ) -> None:
-        self._address = Address.parse(url, socket, token, ssl)
-        check_bounds(timeout, max_connections)
-        self._timeout = timeout
-        self._max_connections = max_connections
-        self._on_error = on_error
-        self._closed = False
-        self._start()
-        _clients.add(self)
-
     def _start(self) -> None:
-        """Create all that has a lock or a connection. Also in a forked child, where a lock may be held."""
+        super()._start()
         self._pool = Pool(self._address, self._max_connections)
         self._circuit = Circuit(time.monotonic)
-        self._fallback = Fallback(self._on_error)
-        self._expected = ExpectedPolicies()
-
-    @property
-    def fallbacks(self) -> int:
-        """The number of decisions that this process made without the server."""
-        return self._fallback.count
+        _clients.add(self)
 
     def check(self, policy: str, key: Key, cost: int = 1, *, on_error: OnError | None = None) -> Decision:
         """Check a key against a policy, and charge `cost` if allowed.
 
         The decision has the headers for your own client. `on_error` overrides the client's.
         """
+        self._prepare(on_error)
         return self._ask(calls.decision("/v1/check", policy, key, cost, on_error))
 
     def check_many(self, checks: Iterable[Check], *, atomic: bool = False) -> list[Decision]:
@@ -108,7 +82,10 @@ class SyncTidegate:
 
     def release(self, policy: str, key: Key, permit: str) -> bool:
         """Release a permit. Return whether the server did; a permit that is not released expires."""
-        return self._ask(calls.release(policy, key, permit))
+        call = calls.release(policy, key, permit)
+        if permit.startswith(PERMIT_PREFIX):
+            return self._fallback.release(Check(policy, key), permit)
+        return self._ask(call)
 
     @contextlib.contextmanager
     def permit(self, policy: str, key: Key, cost: int = 1) -> Iterator[Decision]:
@@ -142,13 +119,22 @@ class SyncTidegate:
 
     def policy_names(self) -> list[str]:
         """Return the names of the server's policies. Raises if it fails."""
-        return self._ask(calls.policy_names())
+        policies = self._ask(calls.policies())
+        return list(policies)
 
     def expect_policies(self, names: Iterable[str]) -> None:
-        """Log an error for each name that the server does not have. Ask once, in a thread."""
-        unchecked = self._expected.add(names)
-        if unchecked:
-            threading.Thread(target=self._report_unknown, args=[unchecked], daemon=True).start()
+        """Log an error for each name that the server does not have. Ask in a thread."""
+        self._policies.expect(names)
+        self._read_policies_if_due()
+
+    def _read_policies_if_due(self) -> None:
+        if not self._closed and self._policies.is_due():
+            threading.Thread(target=self._read_policies, daemon=True).start()
+
+    def _read_policies(self) -> None:
+        # The checks report a server that does not answer; a client that was closed meanwhile has no checks.
+        with contextlib.suppress(TidegateError, RuntimeError):
+            self._policies.loaded(self._send(calls.policies()))
 
     def close(self) -> None:
         """Close the connections; those in use when their calls end."""
@@ -169,19 +155,19 @@ class SyncTidegate:
         self.close()
 
     def _ask(self, call: Call[T]) -> T:
-        if self._closed:
-            raise RuntimeError("the client is closed")
         try:
-            with self._circuit.call():
-                reply = self._pool.send(call.path, call.body, self._timeout)
-                return decode(reply, call.read, self._circuit.answered)
+            return self._send(call)
         except TidegateError as error:
             return call.without_answer(self._fallback, error)
+        finally:
+            self._read_policies_if_due()
 
-    def _report_unknown(self, names: list[str]) -> None:
-        # The checks report a server that does not answer; a client that was closed meanwhile has no checks.
-        with contextlib.suppress(TidegateError, RuntimeError):
-            report_unknown(names, self.policy_names())
+    def _send(self, call: Call[T]) -> T:
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        with self._circuit.call():
+            reply = self._pool.send(call.path, call.body, self._timeout)
+            return decode(reply, call.read, self._circuit.answered)
 
     def _after_fork(self) -> None:
         """Close this process' copies of the parent's connections: two processes would mix their replies."""
