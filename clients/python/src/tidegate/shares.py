@@ -9,9 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+# Slices of a window's period.
+SLICES = 10
+# A month has up to 31 days and a day up to 25 hours, where `/v1/policies` says 30 and 24.
+QUOTA_STRETCH_PERCENT = 105
+
+# The number of a slice, and its count.
+Slices = tuple[tuple[int, int], ...]
 # What a permit costs, and when it expires.
 Held = tuple[int, int]
-State = int | tuple[int, int, int] | dict[str, Held]
+State = int | Slices | dict[str, Held]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +62,41 @@ class Bucket(Share):
 
 @dataclass(frozen=True, slots=True)
 class Window(Share):
-    """A number per period, for all other algorithms: the last period's count weighs less as this one passes.
+    """A number per period, for all other algorithms: never more in any period.
 
-    After a burst of all units, less than twice as many pass within a period, and then the rate holds.
-    The state is the number of the period, its count, and the count of the one before.
+    The state is the counts of the last slices of time, oldest first. A unit counts up to a tenth longer than
+    the period.
     """
 
-    period_ns: int
+    slice_ns: int
 
     def decide(self, state: State | None, now: int, cost: int) -> Outcome:
-        """Allow if the weighted count has room."""
-        index, passed = divmod(now, self.period_ns)
-        count, before = self._counts(state, index)
-        left = self.units - count - -(-before * (self.period_ns - passed) // self.period_ns)
-        reset = (2 if count + cost else 1) * self.period_ns - passed if count + before + cost else 0
+        """Allow if the period has room."""
+        index = now // self.slice_ns
+        slices = state if isinstance(state, tuple) else ()
+        slices = tuple((at, count) for at, count in slices if index - at <= SLICES)
+        left = self.units - _total(slices)
         if cost <= left:
-            return Outcome(True, (index, count + cost, before), left - cost, 0, reset)
-        retry = None if cost > self.units else self._retry(count, before, passed, cost)
-        return Outcome(False, (index, count, before), max(0, left), retry, reset)
+            if slices and slices[-1][0] == index:
+                slices, cost = slices[:-1], slices[-1][1] + cost
+            after = (*slices, (index, cost)) if cost else slices
+            return Outcome(True, after, self.units - _total(after), 0, self._reset(after, now))
+        retry = None if cost > self.units else self._retry(slices, now, cost - left)
+        return Outcome(False, slices, max(0, left), retry, self._reset(slices, now))
 
-    def _counts(self, state: State | None, index: int) -> tuple[int, int]:
-        if not isinstance(state, tuple):
-            return 0, 0
-        last, count, before = state
-        return (count, before) if last == index else (0, count) if last == index - 1 else (0, 0)
+    def _retry(self, slices: Slices, now: int, missing: int) -> int:
+        """Until the oldest slices have freed what is missing."""
+        for at, count in slices:
+            missing -= count
+            if missing <= 0:
+                return self._freed(at) - now
+        return self._reset(slices, now)
 
-    def _retry(self, count: int, before: int, passed: int, cost: int) -> int:
-        """Until the older count weighs so little that the cost fits."""
-        room = self.units - cost - count
-        if room >= 0:
-            return self.period_ns - room * self.period_ns // before - passed
-        return 2 * self.period_ns - (self.units - cost) * self.period_ns // count - passed
+    def _reset(self, slices: Slices, now: int) -> int:
+        return self._freed(slices[-1][0]) - now if slices else 0
+
+    def _freed(self, at: int) -> int:
+        return (at + SLICES + 1) * self.slice_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +154,15 @@ def _share(member: Mapping[str, Any], name: str, processes: int) -> AnyShare:
     if algorithm in ("gcra", "token-bucket"):
         burst = int(member.get("burst", member.get("capacity", limit)))
         return Bucket(name, key, _part(burst * units // limit, processes), interval_ns)
-    return Window(name, key, _part(units, processes), period_ns)
+    if algorithm == "quota":
+        period_ns = period_ns * QUOTA_STRETCH_PERCENT // 100
+    if units < processes:  # one unit in a longer time
+        period_ns = period_ns * processes // units
+    return Window(name, key, _part(units, processes), -(-period_ns // SLICES))
+
+
+def _total(slices: Slices) -> int:
+    return sum(count for _, count in slices)
 
 
 def _part(units: int, processes: int) -> int:
