@@ -9,6 +9,7 @@ from .checks import Key
 from .client import Tidegate
 from .fallback import OnError, log
 from .identity import LateUser, default_key, is_user
+from .observations import Stopwatch, check_target
 from .refusal import CONTENT_TYPE, refusal
 from .replies import Decision
 from .rule import Rule, ValueOrFunction, check_client, is_preflight
@@ -39,6 +40,9 @@ class RateLimitMiddleware:
     used, else the client's IP address. If `skip` is true, the request is not checked. `on_error`
     overrides the client's.
 
+    With `observe`, the latency of each response that passed is reported as that of this target, for
+    adaptive limits.
+
     Preflights of browsers are not counted. A misspelt policy is logged when the application starts.
     """
 
@@ -53,12 +57,14 @@ class RateLimitMiddleware:
         skip: ValueOrFunction[bool, Scope] = False,
         on_denied: OnDenied | None = None,
         on_error: OnError | None = None,
+        observe: str | None = None,
     ) -> None:
         self._app = app
         try:
             self._client = check_client(client, Tidegate, "the ASGI middleware")
             self._rule = Rule(policy, key, cost, skip, on_error)
             _check_function("on_denied", on_denied)
+            self._observe = check_target(observe)
         except (TypeError, ValueError) as error:
             # Starlette builds its middleware with the first event, where uvicorn hides what is raised.
             log.error("RateLimitMiddleware: %s", error)
@@ -75,7 +81,7 @@ class RateLimitMiddleware:
             await self._app(scope, receive, send)
         elif decision.allowed:
             had_user = is_user(scope.get("user"))
-            await self._app(scope, receive, _adding(decision.headers, send))
+            await self._pass(scope, receive, _adding(decision.headers, send))
             if self._rule.key is None and not had_user and is_user(scope.get("user")):
                 self._late_user.warn()
         elif scope["type"] == "websocket" and not _supports_denial_response(scope):
@@ -87,6 +93,24 @@ class RateLimitMiddleware:
         if scope["type"] not in ("http", "websocket") or _is_preflight(scope):
             return None
         return await self._rule.decide(self._client, scope, lambda: default_key(scope))
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the application, and report the time until its response begins."""
+        watch = Stopwatch(self._client, self._observe if scope["type"] == "http" else None)
+
+        async def send_observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                watch.stop(ok=message["status"] < 500)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_observed)
+        except Exception:
+            watch.stop(ok=False)
+            raise
+        finally:
+            # A caller that left has waited so long. That is no failure, or callers could close the limit.
+            watch.stop(ok=True)
 
     async def _deny(self, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
         denied = refusal(decision)

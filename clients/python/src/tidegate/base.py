@@ -8,6 +8,7 @@ import ssl as tls
 from .address import Address, check_bounds
 from .fallback import Fallback, OnError, check_on_error
 from .local import LocalLimits
+from .observations import Observations
 from .policies import ServerPolicies
 
 
@@ -39,6 +40,7 @@ class ClientBase:
         """Create what has a lock. Also in a forked child, where a thread of the parent may have held it."""
         self._policies = ServerPolicies()
         self._fallback = Fallback(self._on_error, self._policies, LocalLimits(self._processes))
+        self._observations = Observations()
         self._prepare(self._on_error)
 
     def _prepare(self, on_error: OnError | None) -> None:

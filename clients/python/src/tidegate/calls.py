@@ -80,9 +80,9 @@ def observe(
     target: str,
     latency_ms: float | None,
     ok: bool,
-    queue_ms: float | None,
-    saturation: float | None,
-    url: str | None,
+    queue_ms: float | None = None,
+    saturation: float | None = None,
+    url: str | None = None,
 ) -> Call[bool]:
     """False if it fails."""
     fields: dict[str, object] = {"target": text("target", target), "ok": bool(ok)}
@@ -96,6 +96,12 @@ def observe(
     if url is not None:
         fields["url"] = text("url", url)
     return Call("/v1/observe", json.dumps(fields).encode(), replies.accepted, _false)
+
+
+def observe_many(observations: list[tuple[str, float, bool]]) -> Call[bool]:
+    """Raises if it fails."""
+    many = [{"target": target, "latency_ms": ms, "ok": ok} for target, ms, ok in observations]
+    return Call("/v1/observe/batch", json.dumps({"observations": many}).encode(), replies.accepted, _raise)
 
 
 def policies() -> Call[Mapping[str, Any]]:

@@ -16,6 +16,7 @@ from .checks import Check, Key
 from .errors import TidegateError
 from .fallback import OnError
 from .local import PERMIT_PREFIX
+from .observations import INTERVAL_SECONDS, Observation, Observations
 from .replies import Decision, Reservation
 from .session import Session
 
@@ -150,6 +151,26 @@ class Tidegate(ClientBase):
         """Report the latency and load of a service, for adaptive limits. Return whether it was sent."""
         return await self._ask(calls.observe(target, latency_ms, ok, queue_ms, saturation, url))
 
+    def observe_later(self, target: str, latency_ms: float, *, ok: bool = True) -> None:
+        """Report the latency of a service soon, with others in one call. Neither waits nor raises."""
+        if self._observations.add(target, latency_ms, ok) and not self._closed:
+            self._asking.add(task := asyncio.get_running_loop().create_task(self._report()))
+            task.add_done_callback(self._asking.discard)
+
+    async def _report(self) -> None:
+        await asyncio.sleep(INTERVAL_SECONDS)
+        while sample := self._observations.take():
+            await self._send_observations(sample)
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    async def _send_observations(self, sample: list[Observation]) -> None:
+        try:
+            for call in self._observations.calls(sample):
+                await self._session().call(call)
+        except TidegateError as error:
+            if self._observations.failed(error):
+                await self._send_observations(sample)
+
     async def policy_names(self) -> list[str]:
         """Return the names of the server's policies. Raises if it fails."""
         policies = await self._ask(calls.policies())
@@ -203,6 +224,7 @@ class Tidegate(ClientBase):
             if session is not None:
                 self._background.clear()
                 self._asking.clear()
+                self._observations = Observations()
             session = Session(self._address, self._timeout, self._max_connections)
             self._current_session = session
         elif session.loop is not asyncio.get_running_loop():

@@ -22,6 +22,7 @@ from django.utils.module_loading import import_string
 from .checks import Key
 from .fallback import OnError
 from .identity import LateUser, user_or_address
+from .observations import Stopwatch, check_target
 from .refusal import CONTENT_TYPE, refusal
 from .rule import Plain, Rule, is_preflight
 from .sync import SyncTidegate
@@ -31,7 +32,7 @@ T = TypeVar("T")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 CLIENT_OPTIONS = tuple(inspect.signature(SyncTidegate).parameters)
-RULE_OPTIONS = ("policy", "key", "cost", "skip")
+RULE_OPTIONS = ("policy", "key", "cost", "skip", "observe")
 DOTTED_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
@@ -59,8 +60,9 @@ class RateLimitMiddleware:
     """Checks every request with the `policy` of the settings. Add it below `AuthenticationMiddleware`.
 
     The settings also have `key`, `cost` and `skip`: values, functions of the request, or dotted paths of
-    functions. Without a key, the authenticated user is used, else the client's IP address. Preflights of
-    browsers are not counted.
+    functions. Without a key, the authenticated user is used, else the client's IP address. With `observe`,
+    the latency of each response that passed is reported as that of this target, for adaptive limits.
+    Preflights of browsers are not counted.
     """
 
     sync_capable = True
@@ -71,6 +73,7 @@ class RateLimitMiddleware:
         if "policy" not in options:
             raise ImproperlyConfigured("TIDEGATE: `policy` is missing, the name of a policy")
         try:
+            self._observe = check_target(options.pop("observe", None))
             self._rule = _rule(**options)
         except (TypeError, ValueError) as error:
             raise ImproperlyConfigured(f"TIDEGATE: {error}") from error
@@ -81,7 +84,7 @@ class RateLimitMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Check a request, then pass it on or deny it."""
         had_user = hasattr(request, "user")
-        response = _limited(self._rule, request, self._get_response)
+        response = _limited(self._rule, request, self._get_response, self._observe)
         # Not whether it is anybody: that would load the session of every visitor.
         if self._rule.key is None and not had_user and hasattr(request, "user"):
             self._late_user.warn()
@@ -141,7 +144,10 @@ def _imported(name: str, given: T) -> T:
 
 
 def _limited(
-    rule: Rule[HttpRequest], request: HttpRequest, view: Callable[[HttpRequest], HttpResponseBase]
+    rule: Rule[HttpRequest],
+    request: HttpRequest,
+    view: Callable[[HttpRequest], HttpResponseBase],
+    observe: str | None = None,
 ) -> HttpResponseBase:
     if is_preflight(request.method or "", request.headers.get):
         return view(request)
@@ -155,7 +161,9 @@ def _limited(
     if not decision.allowed:
         denied = refusal(decision)
         return HttpResponse(denied.body(), CONTENT_TYPE, denied.status, headers=denied.headers)
+    watch = Stopwatch(client(), observe)
     response = view(request)
+    watch.stop(ok=response.status_code < 500)
     for name, value in decision.headers.items():
         response.headers.setdefault(name, value)
     return response

@@ -11,6 +11,7 @@ from flask import Request, Response, after_this_request, current_app, g, request
 from .checks import Key
 from .fallback import OnError
 from .identity import LateUser, is_user, user_or_address
+from .observations import Stopwatch, check_target
 from .refusal import CONTENT_TYPE, refusal
 from .rule import Plain, Rule, check_client, is_preflight
 from .sync import SyncTidegate
@@ -27,7 +28,8 @@ class RateLimit:
     `policy`, `key`, `cost` and `skip` are values or functions of the request. A key is a string, or a
     mapping for policies with several keys. Without a key, the user in `flask.g.user` or of Flask-Login is
     used, else the client's IP address. If `skip` is true, the request is not checked. `on_error`
-    overrides the client's. Preflights of browsers are not counted.
+    overrides the client's. With `observe`, the latency of each response that passed is reported as that of
+    this target, for adaptive limits. Preflights of browsers are not counted.
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class RateLimit:
         cost: Plain[int, Request] = 1,
         skip: Plain[bool, Request] = False,
         on_error: OnError | None = None,
+        observe: str | None = None,
     ) -> None:
         self._rule: Rule[Request] = Rule(policy, key, cost, skip, on_error)
         self._client = check_client(client, SyncTidegate, "Flask")
+        self._observe = check_target(observe)
         self._late_user = LateUser("Register `check` after the function that sets `g.user`")
 
     def __call__(self, view: Callable[P, R]) -> Callable[P, R | Response]:
@@ -64,11 +68,21 @@ class RateLimit:
         if not decision.allowed:
             denied = refusal(decision)
             return Response(denied.body(), denied.status, denied.headers, content_type=CONTENT_TYPE)
+        after_this_request(self._observing())
         if "tidegate" not in g:
             after_this_request(_with_headers)
         # Of several limits, the view's is the last.
         g.tidegate = decision
         return None
+
+    def _observing(self) -> Callable[[Response], Response]:
+        watch = Stopwatch(self._client, self._observe)
+
+        def stop(response: Response) -> Response:
+            watch.stop(ok=response.status_code < 500)
+            return response
+
+        return stop
 
     def _default_key(self) -> str:
         user = _user()

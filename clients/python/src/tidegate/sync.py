@@ -19,6 +19,7 @@ from .circuit import Circuit
 from .errors import TidegateError
 from .fallback import OnError
 from .local import PERMIT_PREFIX
+from .observations import INTERVAL_SECONDS, Observation
 from .pool import Pool
 from .replies import Decision, Reservation, decode
 
@@ -116,6 +117,27 @@ class SyncTidegate(ClientBase):
     ) -> bool:
         """Report the latency and load of a service, for adaptive limits. Return whether it was sent."""
         return self._ask(calls.observe(target, latency_ms, ok, queue_ms, saturation, url))
+
+    def observe_later(self, target: str, latency_ms: float, *, ok: bool = True) -> None:
+        """Report the latency of a service soon, with others in one call. Neither waits nor raises."""
+        if self._observations.add(target, latency_ms, ok) and not self._closed:
+            threading.Thread(target=self._report, daemon=True).start()
+
+    def _report(self) -> None:
+        observations = self._observations
+        time.sleep(INTERVAL_SECONDS)
+        with contextlib.suppress(RuntimeError):  # the client was closed
+            while sample := observations.take():
+                self._send_observations(sample)
+                time.sleep(INTERVAL_SECONDS)
+
+    def _send_observations(self, sample: list[Observation]) -> None:
+        try:
+            for call in self._observations.calls(sample):
+                self._send(call)
+        except TidegateError as error:
+            if self._observations.failed(error):
+                self._send_observations(sample)
 
     def policy_names(self) -> list[str]:
         """Return the names of the server's policies. Raises if it fails."""
