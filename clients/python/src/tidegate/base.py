@@ -10,6 +10,7 @@ from .fallback import Fallback, OnError, check_on_error
 from .local import LocalLimits
 from .observations import Observations
 from .policies import ServerPolicies
+from .renewals import Renewals
 
 
 class ClientBase:
@@ -41,6 +42,7 @@ class ClientBase:
         self._policies = ServerPolicies()
         self._fallback = Fallback(self._on_error, self._policies, LocalLimits(self._processes))
         self._observations = Observations()
+        self._renewals = Renewals()
         self._prepare(self._on_error)
 
     def _prepare(self, on_error: OnError | None) -> None:

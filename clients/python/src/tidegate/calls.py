@@ -76,6 +76,12 @@ def release(policy: str, key: Key, permit: str) -> Call[bool]:
     return Call("/v1/release", body, replies.released, _false)
 
 
+def renew(policy: str, key: Key, permit: str) -> Call[int | None]:
+    """The time that the permit has from now on, in ms; None if it is lost. Raises if it fails."""
+    body = Check(policy, key).encoded(permit=text("permit", permit))
+    return Call("/v1/renew", body, replies.renewed, _raise)
+
+
 def observe(
     target: str,
     latency_ms: float | None,

@@ -17,6 +17,7 @@ from .errors import TidegateError
 from .fallback import OnError
 from .local import PERMIT_PREFIX
 from .observations import INTERVAL_SECONDS, Observation, Observations
+from .renewals import HeldPermit
 from .replies import Decision, Reservation
 from .session import Session
 
@@ -119,8 +120,8 @@ class Tidegate(ClientBase):
     async def permit(self, policy: str, key: Key, cost: int = 1) -> AsyncIterator[Decision]:
         """Hold a permit of a concurrency limit for a block, if the decision is `allowed`.
 
-        If the release fails, the permit expires by itself. This never raises, regardless of `on_error`:
-        the result of the block must not be lost.
+        The permit is renewed while the block runs. If the release fails, the permit expires by itself. This
+        never raises, regardless of `on_error`: the result of the block must not be lost.
         """
 
         async def release_permit(decision: Decision) -> bool:
@@ -133,10 +134,28 @@ class Tidegate(ClientBase):
                 return False
 
         decision = await self._acquire_or_release(self.acquire(policy, key, cost), release_permit)
+        held = HeldPermit.from_decision(decision, key)
+        renewing = None if held is None else self._spawn(self._renew(held))
         try:
             yield decision
         finally:
+            if renewing is not None:
+                renewing.cancel()
             await asyncio.shield(self._in_background(release_permit(decision)))
+
+    async def _renew(self, held: HeldPermit) -> None:
+        goes_on = True
+        while goes_on and self._renewals.are_supported:
+            await asyncio.sleep(held.pause)
+            try:
+                goes_on = self._renewals.renewed(held, await self._renew_once(held))
+            except TidegateError as error:
+                goes_on = self._renewals.failed(held, error)
+
+    async def _renew_once(self, held: HeldPermit) -> int | None:
+        if held.permit.startswith(PERMIT_PREFIX):
+            return self._fallback.renew(Check(held.policy, held.key), held.permit)
+        return await self._session().call(calls.renew(held.policy, held.key, held.permit))
 
     async def observe(
         self,
@@ -154,8 +173,7 @@ class Tidegate(ClientBase):
     def observe_later(self, target: str, latency_ms: float, *, ok: bool = True) -> None:
         """Report the latency of a service soon, with others in one call. Neither waits nor raises."""
         if self._observations.add(target, latency_ms, ok) and not self._closed:
-            self._asking.add(task := asyncio.get_running_loop().create_task(self._report()))
-            task.add_done_callback(self._asking.discard)
+            self._spawn(self._report())
 
     async def _report(self) -> None:
         await asyncio.sleep(INTERVAL_SECONDS)
@@ -183,8 +201,7 @@ class Tidegate(ClientBase):
 
     def _read_policies_if_due(self) -> None:
         if not self._closed and self._policies.is_due():
-            self._asking.add(task := asyncio.get_running_loop().create_task(self._read_policies()))
-            task.add_done_callback(self._asking.discard)
+            self._spawn(self._read_policies())
 
     async def _read_policies(self) -> None:
         # The checks report a server that does not answer, and a client that is closed or of another loop.
@@ -258,6 +275,13 @@ class Tidegate(ClientBase):
 
             self._in_background(acquire_and_release())
             raise
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run it until it ends or the client is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        return task
 
     def _in_background(self, work: Coroutine[object, object, bool]) -> asyncio.Task[bool]:
         """Run it even if no caller waits for it. The timeout bounds its duration."""

@@ -87,6 +87,11 @@ class Fallback:
         policy = (self._policies.known or {}).get(check.policy)
         return policy is not None and self._local.release(policy, check, permit)
 
+    def renew(self, check: Check, permit: str) -> int | None:
+        """Renew a permit of this process."""
+        policy = (self._policies.known or {}).get(check.policy)
+        return None if policy is None else self._local.renew(policy, check, permit)
+
     def allows(self, error: TidegateError, on_error: OnError | None = None) -> bool:
         """Whether to allow. Raises for an invalid call, and if `on_error` is `raise`."""
         action = self._on_error if on_error is None else on_error

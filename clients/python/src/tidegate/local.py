@@ -72,6 +72,19 @@ class LocalLimits:
             found = [state.pop(permit, None) for state in states if isinstance(state, dict)]
         return any(one is not None for one in found)
 
+    def renew(self, policy: Policy, check: Check, permit: str) -> int | None:
+        """Renew a permit of this process. Return its time in ms; None if it is not held."""
+        with self._lock:
+            now, times = self._clock(), []
+            for slot in self._slots(policy, check, (Bucket, Window, Permits)):
+                share, state = slot[1], self._states.get(slot)
+                if isinstance(share, Permits) and isinstance(state, dict) and permit in state:
+                    cost, until = state[permit]
+                    if until > now:
+                        state[permit] = (cost, now + share.ttl_ns)
+                        times.append(share.ttl_ns)
+        return _ms(min(times)) if times else None
+
     def reserve(self, policy: Policy, check: Check, error: TidegateError) -> Reservation:
         """Reserve a slot in a leaky bucket."""
         with self._lock:

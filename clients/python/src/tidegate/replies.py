@@ -182,6 +182,12 @@ def released(reply: Reply) -> bool:
     return _flag(reply.fields(), "released")
 
 
+def renewed(reply: Reply) -> int | None:
+    """Decode the reply to a renewal: the permit's time in ms, or None if it is lost."""
+    fields = reply.fields()
+    return _count(fields, "ttl_ms") if _flag(fields, "renewed") else None
+
+
 def accepted(reply: Reply) -> bool:
     """Decode the reply to an observation."""
     if reply.status != 204:

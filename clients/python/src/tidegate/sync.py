@@ -21,6 +21,7 @@ from .fallback import OnError
 from .local import PERMIT_PREFIX
 from .observations import INTERVAL_SECONDS, Observation
 from .pool import Pool
+from .renewals import HeldPermit, RenewalThread
 from .replies import Decision, Reservation, decode
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class SyncTidegate(ClientBase):
         super()._start()
         self._pool = Pool(self._address, self._max_connections)
         self._circuit = Circuit(time.monotonic)
+        self._renewal_thread = RenewalThread(self._renew)
         _clients.add(self)
 
     def check(self, policy: str, key: Key, cost: int = 1, *, on_error: OnError | None = None) -> Decision:
@@ -92,18 +94,37 @@ class SyncTidegate(ClientBase):
     def permit(self, policy: str, key: Key, cost: int = 1) -> Iterator[Decision]:
         """Hold a permit of a concurrency limit for a block, if the decision is `allowed`.
 
-        If the release fails, the permit expires by itself, regardless of `on_error`: the result of the
-        block must not be lost.
+        The permit is renewed while the block runs. If the release fails, the permit expires by itself,
+        regardless of `on_error`: the result of the block must not be lost.
         """
         decision = self.acquire(policy, key, cost)
+        held = HeldPermit.from_decision(decision, key)
+        if held is not None and self._renewals.are_supported:
+            self._renewal_thread.add(held)
         try:
             yield decision
         finally:
+            if held is not None:
+                self._renewal_thread.remove(held)
             if decision.permit is not None:
                 try:
                     self.release(policy, key, decision.permit)
                 except TidegateError as error:
                     self._fallback.record(error, "permit not released")
+
+    def _renew(self, held: HeldPermit) -> bool:
+        """Renew a permit. Return whether to do it again."""
+        try:
+            return self._renewals.renewed(held, self._renew_once(held))
+        except TidegateError as error:
+            return self._renewals.failed(held, error)
+        except RuntimeError:
+            return False  # the client was closed
+
+    def _renew_once(self, held: HeldPermit) -> int | None:
+        if held.permit.startswith(PERMIT_PREFIX):
+            return self._fallback.renew(Check(held.policy, held.key), held.permit)
+        return self._send(calls.renew(held.policy, held.key, held.permit))
 
     def observe(
         self,
