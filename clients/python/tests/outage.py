@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import get_args
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from support import Server
+from support import DEADLINE, Server
 
 from tidegate import Decision, OnError, SyncTidegate, Tidegate
 
@@ -75,15 +76,21 @@ class Plan:
         self.socket = folder / "http.sock"
         self.outage = Outage()
         self.ended = threading.Event()
+        self.is_ready: Callable[[], bool] = lambda: True
         self._server = Server(folder, self._address, CONFIG)
 
     def run(self) -> None:
         time.sleep(self._up)
+        end = time.monotonic() + DEADLINE
+        while not self.is_ready() and time.monotonic() < end:
+            time.sleep(0.01)
         self.outage.killed = time.monotonic()
         self._server.kill()
         time.sleep(self._away)
         self._server = Server(self._folder, self._address, CONFIG)
         self.outage.back = time.monotonic()
+        while isnan(self.outage.comeback) and time.monotonic() < self.outage.back + DEADLINE:
+            time.sleep(0.01)
         time.sleep(self._up)
         self.ended.set()
 
@@ -106,6 +113,7 @@ async def ask_async(plan: Plan, on_error: OnError) -> None:
         plan.outage.asked.append(Asked(at, time.monotonic() - at, decision))
 
     async with Tidegate(socket=plan.socket, timeout=TIMEOUT, on_error=on_error) as client:
+        plan.is_ready = lambda: on_error != "local" or client._policies.known is not None
         pending: set[asyncio.Task[None]] = set()
         for turn in turns(plan.ended):
             await asyncio.sleep(max(0.0, turn - time.monotonic()))
@@ -124,6 +132,7 @@ def ask_sync(plan: Plan, on_error: OnError) -> None:
         SyncTidegate(socket=plan.socket, timeout=TIMEOUT, on_error=on_error) as client,
         ThreadPoolExecutor(8) as threads,
     ):
+        plan.is_ready = lambda: on_error != "local" or client._policies.known is not None
         for turn in turns(plan.ended):
             time.sleep(max(0.0, turn - time.monotonic()))
             threads.submit(ask)

@@ -82,8 +82,8 @@ def hold_async(url: str, work: Work) -> None:
         async with Tidegate(url, timeout=DEADLINE, on_error="raise") as client:
             async with client.permit("work", "k") as held:
                 assert held.allowed
-                await asyncio.to_thread(work, lambda: bool(client._asking))
-            assert not client._asking
+                await asyncio.to_thread(work, lambda: bool(client._tasks))
+            assert not client._tasks
 
     asyncio.run(main())
 

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
 from . import calls
-from .base import ClientBase
+from .background import BackgroundTasks
 from .calls import Call
 from .checks import Check, Key
 from .errors import TidegateError
 from .fallback import OnError
 from .local import PERMIT_PREFIX
-from .observations import INTERVAL_SECONDS, Observation, Observations
 from .renewals import HeldPermit
 from .replies import Decision, Reservation
-from .session import Session
 
 T = TypeVar("T")
 
 
-class Tidegate(ClientBase):
+class Tidegate(BackgroundTasks):
     """A client of a tidegate server, over TCP (`url`) or a Unix socket.
 
     A denial is a value. If the server is silent for `timeout` seconds, or does not know the policy,
@@ -39,9 +36,7 @@ class Tidegate(ClientBase):
 
     def _start(self) -> None:
         super()._start()
-        self._current_session: Session | None = None
         self._background: set[asyncio.Task[bool]] = set()
-        self._asking: set[asyncio.Task[None]] = set()
 
     async def check(
         self,
@@ -143,20 +138,6 @@ class Tidegate(ClientBase):
                 renewing.cancel()
             await asyncio.shield(self._in_background(release_permit(decision)))
 
-    async def _renew(self, held: HeldPermit) -> None:
-        goes_on = True
-        while goes_on and self._renewals.are_supported:
-            await asyncio.sleep(held.pause)
-            try:
-                goes_on = self._renewals.renewed(held, await self._renew_once(held))
-            except TidegateError as error:
-                goes_on = self._renewals.failed(held, error)
-
-    async def _renew_once(self, held: HeldPermit) -> int | None:
-        if held.permit.startswith(PERMIT_PREFIX):
-            return self._fallback.renew(Check(held.policy, held.key), held.permit)
-        return await self._session().call(calls.renew(held.policy, held.key, held.permit))
-
     async def observe(
         self,
         target: str,
@@ -170,25 +151,6 @@ class Tidegate(ClientBase):
         """Report the latency and load of a service, for adaptive limits. Return whether it was sent."""
         return await self._ask(calls.observe(target, latency_ms, ok, queue_ms, saturation, url))
 
-    def observe_later(self, target: str, latency_ms: float, *, ok: bool = True) -> None:
-        """Report the latency of a service soon, with others in one call. Neither waits nor raises."""
-        if self._observations.add(target, latency_ms, ok) and not self._closed:
-            self._spawn(self._report())
-
-    async def _report(self) -> None:
-        await asyncio.sleep(INTERVAL_SECONDS)
-        while sample := self._observations.take():
-            await self._send_observations(sample)
-            await asyncio.sleep(INTERVAL_SECONDS)
-
-    async def _send_observations(self, sample: list[Observation]) -> None:
-        try:
-            for call in self._observations.calls(sample):
-                await self._session().call(call)
-        except TidegateError as error:
-            if self._observations.failed(error):
-                await self._send_observations(sample)
-
     async def policy_names(self) -> list[str]:
         """Return the names of the server's policies. Raises if it fails."""
         policies = await self._ask(calls.policies())
@@ -199,18 +161,9 @@ class Tidegate(ClientBase):
         self._policies.expect(names)
         self._read_policies_if_due()
 
-    def _read_policies_if_due(self) -> None:
-        if not self._closed and self._policies.is_due():
-            self._spawn(self._read_policies())
-
-    async def _read_policies(self) -> None:
-        # The checks report a server that does not answer, and a client that is closed or of another loop.
-        with contextlib.suppress(TidegateError, RuntimeError):
-            self._policies.loaded(await self._session().call(calls.policies()))
-
     async def aclose(self) -> None:
         """Wait for pending calls, and close the connections."""
-        for task in self._asking:
+        for task in self._tasks:
             task.cancel()
         while self._background:
             await asyncio.wait(self._background)
@@ -232,21 +185,9 @@ class Tidegate(ClientBase):
         """Close the client."""
         await self.aclose()
 
-    def _session(self) -> Session:
-        """The session of this event loop. A session of a closed loop is dropped, as tests leave them."""
-        if self._closed:
-            raise RuntimeError("the client is closed")
-        session = self._current_session
-        if session is None or session.loop.is_closed():
-            if session is not None:
-                self._background.clear()
-                self._asking.clear()
-                self._observations = Observations()
-            session = Session(self._address, self._timeout, self._max_connections)
-            self._current_session = session
-        elif session.loop is not asyncio.get_running_loop():
-            raise RuntimeError("the client is in use by another event loop: create one per loop")
-        return session
+    def _drop_session(self) -> None:
+        super()._drop_session()
+        self._background.clear()
 
     async def _ask(self, call: Call[T]) -> T:
         try:
@@ -275,13 +216,6 @@ class Tidegate(ClientBase):
 
             self._in_background(acquire_and_release())
             raise
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run it until it ends or the client is closed."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
-        return task
 
     def _in_background(self, work: Coroutine[object, object, bool]) -> asyncio.Task[bool]:
         """Run it even if no caller waits for it. The timeout bounds its duration."""

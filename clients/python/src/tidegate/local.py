@@ -16,7 +16,7 @@ from .errors import TidegateError
 from .replies import Decision, Reservation
 from .shares import AnyShare, Bucket, Outcome, Permits, Queue, State, Window, shares_of
 
-# The keys in memory, about 300 bytes each. The key that was not asked for longest is forgotten first.
+# The keys in memory, about 400 bytes each. The key that was not asked for longest is forgotten first.
 KEYS_MAX = 50_000
 PERMIT_PREFIX = "local."
 FOREVER_NS = 2**63
@@ -34,6 +34,7 @@ class LocalLimits:
         self._clock = clock
         self._lock = threading.RLock()
         self._states: OrderedDict[Slot, State] = OrderedDict()
+        self._shares: dict[str, tuple[Policy, list[AnyShare]]] = {}
         self._permits = itertools.count()
 
     def check(self, policy: Policy, check: Check, error: TidegateError) -> Decision:
@@ -152,7 +153,10 @@ class LocalLimits:
             self._states.popitem(last=False)
 
     def _slots(self, policy: Policy, check: Check, kinds: tuple[type[AnyShare], ...]) -> list[Slot]:
-        shares = shares_of(policy, check.policy, self._processes)
+        known, shares = self._shares.get(check.policy, (None, []))
+        if known is not policy:
+            shares = shares_of(policy, check.policy, self._processes)
+            self._shares[check.policy] = (policy, shares)
         if not shares or not all(isinstance(share, kinds) for share in shares):
             raise ValueError(f"policy `{check.policy}` has no limits for this call")
         return [(check.policy, share, _key(check.key, share.key)) for share in shares]
