@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
@@ -75,6 +75,11 @@ class Server:
                 said += some
         return said.split(b"\n")[0].decode().removeprefix("tidegate listens on ")
 
+    def reload(self, config: str) -> None:
+        """Give it another configuration. It follows soon."""
+        (self._log.parent / "tidegate.yaml").write_text(config)
+        self._process.send_signal(signal.SIGHUP)
+
     def kill(self) -> None:
         """Kill it."""
         self._process.kill()
@@ -107,27 +112,32 @@ async def wrong_server(behave: Handler) -> AsyncIterator[str]:
     """Start a server that reads a request and runs a handler. Return its URL."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.current_task())
-        try:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             lengths = [line for line in head.lower().split(b"\r\n") if b"content-length:" in line]
             await reader.readexactly(int(lengths[0].split(b":")[1]) if lengths else 0)
             await behave(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
 
-    tasks: set[asyncio.Task[None] | None] = set()
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(handle(reader, writer))
+        # Also if it is cancelled before it has begun.
+        task.add_done_callback(lambda _: writer.close())
+        tasks.append(task)
+
+    tasks: list[asyncio.Task[None]] = []
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
+        # Accept no more. What is accepted takes two turns of the loop to `connected`, and a server that is
+        # closed meanwhile would lose it.
+        asyncio.get_running_loop().remove_reader(server.sockets[0])
+        for _ in range(2):
+            await asyncio.sleep(0)
         server.close()
         for task in tasks:
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

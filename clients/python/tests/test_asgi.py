@@ -24,7 +24,7 @@ from support import DEADLINE, Server, serving
 
 from tidegate import Decision, Tidegate
 from tidegate.asgi import ASGIApp, RateLimitMiddleware, Receive, Scope, Send
-from tidegate.identity import address_key, default_key, user_key
+from tidegate.identity import address_key, default_key
 
 pytestmark = pytest.mark.anyio
 OURS = {"ratelimit-policy", "ratelimit", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}
@@ -160,7 +160,7 @@ async def test_a_middleware_can_override_on_error(dead_url: str) -> None:
     async with Tidegate(dead_url, timeout=DEADLINE, on_error="allow") as dead:
         async with limited(dead, on_error="deny") as http:
             assert (await http.get("/")).status_code == 503
-        with pytest.raises(ValueError, match="on_error: expected allow, deny or raise, got 'no'"):
+        with pytest.raises(ValueError, match="on_error: expected allow, deny, raise or local, got 'no'"):
             RateLimitMiddleware(hello, client=dead, policy="few", on_error="no")  # type: ignore[arg-type]
 
 
@@ -308,8 +308,8 @@ class User:
         ({"client": ("203.0.113.7", 1), "user": User(id=UUID(int=7))}, str(UUID(int=7))),
         ({"client": ("203.0.113.7", 1), "user": User(sub="ann")}, "ann"),
         ({"client": ("203.0.113.7", 1), "user": {"sub": "ann", "exp": 1}}, "ann"),
-        ({"client": ("203.0.113.7", 1), "user": {"name": "Ann"}}, "203.0.113.7"),
-        ({"client": ("203.0.113.7", 1), "user": User(identity="")}, "203.0.113.7"),
+        ({"client": ("203.0.113.7", 1), "user": User(get_id=lambda: "ann@example.com")}, "ann@example.com"),
+        ({"client": ("203.0.113.7", 1), "user": User(id=0)}, "0"),
         ({"client": ("203.0.113.7", 1), "user": User(id=42, is_authenticated=False)}, "203.0.113.7"),
         ({"client": ("203.0.113.7", 1), "user": None}, "203.0.113.7"),
     ],
@@ -318,8 +318,14 @@ def test_the_default_key(scope: dict[str, Any], key: str) -> None:
     assert default_key(scope) == key
 
 
+@pytest.mark.parametrize("user", [{"name": "Ann"}, User(identity=""), User(email="a@b.example"), object()])
+def test_a_user_without_an_identity_is_an_error_and_not_an_address(user: object) -> None:
+    with pytest.raises(TypeError, match=r"the user, a \w+, has none of identity, id, .*: set `key`"):
+        default_key({"client": ("203.0.113.7", 1), "user": user})
+
+
 @pytest.mark.parametrize("client", [None, (), ("", 0)])
 def test_an_unknown_client_is_an_error_that_says_what_to_do(client: object) -> None:
     with pytest.raises(RuntimeError, match="set `key`"):
         default_key({"client": client})
-    assert (user_key(object()), address_key("localhost")) == (None, "localhost")
+    assert address_key("localhost") == "localhost"

@@ -13,7 +13,7 @@ import trustme
 from conftest import StartServer
 from support import CONFIG, DEADLINE, Server
 
-from tidegate import Check, Tidegate, TidegateError
+from tidegate import Check, OnError, Tidegate, TidegateError
 
 pytestmark = pytest.mark.anyio
 
@@ -192,9 +192,6 @@ Ask = Callable[[Tidegate], Awaitable[object]]
 @pytest.mark.parametrize(
     ("ask", "status", "field", "detail"),
     [
-        (lambda c: c.check("tem", "k"), 404, "policy", "called `tem`; GET /v1/policies lists all policies"),
-        (lambda c: c.check("tem", "k", headers=True), 404, "policy", "no policy is called `tem`"),
-        (lambda c: asyncio.gather(*(c.check("tem", "k") for _ in range(9))), 404, "policy", "no policy is"),
         (lambda c: c.check("signup", "k"), 400, "keys.ip", "policy `signup` counts by `ip`"),
         (lambda c: c.check("queue", "k"), 400, "policy", "reserve"),
         (lambda c: c.reserve("ten", "k"), 400, "policy", "check"),
@@ -206,7 +203,7 @@ Ask = Callable[[Tidegate], Awaitable[object]]
         ),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("on_error", ["allow", "deny", "raise"])
+@pytest.mark.parametrize("on_error", ["allow", "deny", "raise", "local"])
 async def test_an_invalid_call_raises_regardless_of_on_error(
     server: Server, ask: Ask, status: int, field: str, detail: str, on_error: str
 ) -> None:
@@ -216,6 +213,26 @@ async def test_an_invalid_call_raises_regardless_of_on_error(
     assert (caught.value.status, caught.value.field) == (status, field)
     assert detail in caught.value.detail
     assert str(status) in str(caught.value)
+
+
+@pytest.mark.parametrize(("on_error", "allowed"), [("allow", True), ("local", True), ("deny", False)])
+async def test_an_unknown_policy_follows_on_error(server: Server, on_error: OnError, allowed: bool) -> None:
+    async with Tidegate(server.address, timeout=DEADLINE, on_error=on_error) as client:
+        decisions = [
+            await client.check("tem", "k"),
+            await client.check("tem", "k", headers=True),
+            *await asyncio.gather(*(client.check("tem", "k") for _ in range(9))),
+            await client.peek("tem", "k"),
+            await client.acquire("tem", "k"),
+        ]
+        for one in decisions:
+            assert (one.allowed, one.source) == (allowed, "fallback")
+            assert one.error is not None
+            assert (one.error.status, one.error.field) == (404, "policy")
+            assert "no policy is called `tem`; GET /v1/policies lists all policies" in one.error.detail
+        assert (await client.reserve("tem", "k")).accepted is allowed
+        with pytest.raises(TidegateError, match="no policy is called `tem`"):
+            await client.check("tem", "k", on_error="raise")
 
 
 async def test_an_invalid_check_in_a_batch_fails_alone(client: Tidegate, key: str) -> None:

@@ -12,8 +12,8 @@ from fastapi.requests import HTTPConnection
 from fastapi.testclient import TestClient
 from support import DEADLINE, Server, serving
 
-from tidegate import Decision, Tidegate
-from tidegate.fastapi import rate_limit
+from tidegate import Decision, SyncTidegate, Tidegate
+from tidegate.fastapi import lifespan, rate_limit
 
 pytestmark = pytest.mark.anyio
 
@@ -239,5 +239,26 @@ def test_a_missing_client_is_an_error_that_says_what_to_do() -> None:
     def home() -> str:
         return "hello"
 
-    with pytest.raises(RuntimeError, match=r"set app\.state\.tidegate"):
+    with pytest.raises(RuntimeError, match=r"write FastAPI\(lifespan=lifespan\(URL\)\)"):
         TestClient(app).get("/")
+    app.state.tidegate = SyncTidegate()
+    with pytest.raises(TypeError, match=r"app\.state\.tidegate of FastAPI needs a tidegate\.Tidegate"):
+        TestClient(app).get("/")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_mounted_application_uses_the_client_of_the_outer_one(server: Server, key: str, own: bool) -> None:
+    @asynccontextmanager
+    async def mine(app: FastAPI) -> AsyncIterator[None]:
+        async with opened(app):
+            yield
+
+    opened = lifespan(server.address, timeout=DEADLINE, on_error="raise")
+    inner = FastAPI(dependencies=[Depends(rate_limit("few", key=key))])
+    inner.get("/")(lambda: "hello")
+    outer = FastAPI(lifespan=mine if own else opened)
+    outer.mount("/inner", inner)
+    with TestClient(outer) as http:
+        assert [http.get("/inner/").status_code for _ in range(4)] == [200, 200, 200, 429]
+    with pytest.raises(RuntimeError, match="no client"):
+        TestClient(outer).get("/inner/")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,15 +14,22 @@ from tidegate import Check, Tidegate
         ({"policy": ""}, "policy: expected a non-empty string, got ''"),
         ({"policy": 7}, "policy: expected a non-empty string, got 7"),
         ({"key": ""}, "key: expected a non-empty string"),
-        ({"key": 42}, "key: expected a string or a mapping like {'ip': '192.0.2.7'}, got 42"),
+        (
+            {"key": 4.2},
+            "a whole number or a mapping like {'ip': '192.0.2.7'}, got 4.2",
+        ),
+        ({"key": True}, "key: expected a string, a whole number or a mapping"),
         ({"key": b"k"}, "key: expected a string"),
         ({"key": "\ud800"}, "key: '\\\\ud800' contains a lone surrogate"),
-        ({"key": None}, "key: expected a string or a mapping like {'ip': '192.0.2.7'}, got None"),
-        ({"key": ["ip"]}, "key: expected a string or a mapping"),
+        (
+            {"key": None},
+            "a whole number or a mapping like {'ip': '192.0.2.7'}, got None",
+        ),
+        ({"key": ["ip"]}, "key: expected a string, a whole number or a mapping"),
         ({"key": {}}, "key: expected 1 to 32 named keys, got 0"),
         ({"key": {str(n): "a" for n in range(33)}}, "key: expected 1 to 32 named keys, got 33"),
         ({"key": {"ip": ""}}, "key.ip: expected a non-empty string"),
-        ({"key": {"ip": None}}, "key.ip: expected a non-empty string, got None"),
+        ({"key": {"ip": None}}, "key.ip: expected a string or a whole number, got None"),
         ({"cost": -1}, "cost: expected a whole number from 0 to 9007199254740992, got -1"),
         ({"cost": 2**53 + 1}, "cost: expected a whole number"),
         ({"cost": 1.5}, "cost: expected a whole number"),
@@ -48,7 +56,7 @@ def test_invalid_checks_raise_before_they_are_sent(check: dict[str, Any], says: 
         ({"timeout": -1}, "timeout: expected a number"),
         ({"timeout": float("nan")}, "timeout: expected a number"),
         ({"timeout": "1"}, "timeout: expected a number"),
-        ({"on_error": "alow"}, "on_error: expected allow, deny or raise, got 'alow'"),
+        ({"on_error": "alow"}, "on_error: expected allow, deny, raise or local, got 'alow'"),
         ({"token": "a\r\nb"}, "token: expected printable ASCII"),
         ({"max_connections": 0}, "max_connections: expected at least 1"),
         ({"max_connections": 1.5}, "max_connections: expected a whole number"),
@@ -77,3 +85,10 @@ async def test_invalid_calls_raise_before_they_are_sent(dead_url: str) -> None:
         with pytest.raises(TypeError, match=r"expected a tidegate\.Check"):
             await nobody.check_many([("api", "k")])  # type: ignore[list-item]
         assert nobody.fallbacks == 1
+
+
+def test_a_number_is_its_text_as_a_key() -> None:
+    named: dict[str, str | int | UUID] = {"ip": "192.0.2.7", "user": 42, "device": UUID(int=7)}
+    assert (Check("p", 42).key, Check("p", 0), Check("p", -1).key) == ("42", Check("p", "0"), "-1")
+    assert Check("p", named).key == {"ip": "192.0.2.7", "user": "42", "device": str(UUID(int=7))}
+    assert Check("p", 42).encoded() == b'{"policy":"p","key":"42"}'

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from conftest import StartServer
 from fastapi import Depends, FastAPI
 from flask import Flask
-from support import DEADLINE, Server, serving
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from support import CONFIG, DEADLINE, Server, serving
 
-from tidegate import SyncTidegate, Tidegate
+from tidegate import OnError, SyncTidegate, Tidegate, policies
 from tidegate.asgi import RateLimitMiddleware, Receive, Scope, Send
 from tidegate.django import rate_limit as django_limit
 from tidegate.fastapi import lifespan, rate_limit
@@ -32,6 +36,9 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
+        return
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -45,9 +52,13 @@ async def until(probe: Callable[[], bool]) -> None:
 
 
 MAKERS: list[Callable[..., object]] = [
-    lambda **options: RateLimitMiddleware(app, client=Tidegate(URL), **({"policy": "api"} | options)),
+    lambda client=None, policy="api", **options: RateLimitMiddleware(
+        app, client=client or Tidegate(URL), policy=policy, **options
+    ),
     lambda policy="api", **options: rate_limit(policy, **options),
-    lambda policy="api", **options: RateLimit(policy, client=SyncTidegate(URL), **options),
+    lambda client=None, policy="api", **options: RateLimit(
+        policy, client=client or SyncTidegate(URL), **options
+    ),
     lambda policy="api", **options: django_limit(policy, **options),
 ]
 
@@ -60,8 +71,10 @@ MAKERS: list[Callable[..., object]] = [
         ({"cots": 10}, TypeError, "unexpected keyword argument 'cots'"),
         ({"cost": "10"}, ValueError, "cost: expected a whole number"),
         ({"policy": ""}, ValueError, "policy: expected a non-empty string"),
-        ({"key": 7}, TypeError, "key: expected a string, a mapping or a function, got 7"),
-        ({"on_error": "alow"}, ValueError, "on_error: expected allow, deny or raise"),
+        ({"key": 7}, None, ""),
+        ({"key": 7.5}, ValueError, "key: expected a string, a whole number or a mapping like .*, got 7.5"),
+        ({"key": {"ip": None}}, ValueError, "key.ip: expected a string or a whole number, got None"),
+        ({"on_error": "alow"}, ValueError, "on_error: expected allow, deny, raise or local"),
     ],
 )
 def test_a_misspelt_option_raises_at_start(
@@ -72,6 +85,34 @@ def test_a_misspelt_option_raises_at_start(
         return
     with pytest.raises(error, match=said):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (MAKERS[0], {"client": SyncTidegate(URL)}, "the ASGI middleware needs a tidegate.Tidegate, got"),
+        (MAKERS[1], {"client": SyncTidegate(URL)}, "FastAPI needs a tidegate.Tidegate, got"),
+        (MAKERS[2], {"client": Tidegate(URL)}, "Flask needs a tidegate.SyncTidegate, got"),
+        (MAKERS[2], {"client": URL}, r"got 'http://127.0.0.1:1': write SyncTidegate\(URL\)"),
+        (MAKERS[0], {"on_denied": "no"}, "on_denied: expected a function, got 'no'"),
+        (MAKERS[0], {"skip": "/healthz"}, "skip: expected True, False or a function, got '/healthz'"),
+    ],
+)
+def test_the_wrong_client_or_function_raises_at_start(
+    make: Callable[..., object], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        make(**options)
+
+
+@pytest.mark.anyio
+async def test_an_option_that_a_lazy_framework_checks_late_is_logged_at_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    starlette = Starlette(middleware=[Middleware(RateLimitMiddleware, client=Tidegate(URL), policy="")])
+    async with serving(starlette):
+        await until(lambda: bool(errors(caplog)))
+    assert errors(caplog) == ["RateLimitMiddleware: policy: expected a non-empty string, got ''"]
 
 
 def test_type_checkers_report_misspelt_options(tmp_path: Path) -> None:
@@ -127,13 +168,91 @@ def test_flask_logs_a_misspelt_policy_with_the_first_request(
     application = Flask(__name__)
     with SyncTidegate(server.address, timeout=DEADLINE) as sync:
         application.before_request(RateLimit("qqqq", client=sync).check)
-        assert application.test_client().get("/").status_code == 500
+        application.get("/")(lambda: "hello")
+        assert application.test_client().get("/").status_code == 200
         end = time.monotonic() + DEADLINE
         while not any("qqqq" in one for one in errors(caplog)) and time.monotonic() < end:
             time.sleep(0.01)
     said = [one for one in errors(caplog) if one.startswith("no policy")]
     assert len(said) == 1
     assert said[0].startswith("no policy is called `qqqq`: the server has `exact`, ")
+
+
+@pytest.mark.anyio
+async def test_a_misspelt_policy_is_logged_if_the_server_comes_later(
+    start_server: StartServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policies, "RETRY_SECONDS", 0.05)
+    path = tmp_path / "http.sock"
+    async with Tidegate(socket=path, timeout=DEADLINE) as late:
+        limited = RateLimitMiddleware(app, client=late, policy="plnety", key="k", skip=lambda _: True)
+        async with serving(limited) as url, httpx.AsyncClient(timeout=DEADLINE) as http:
+            await http.get(url)
+            assert errors(caplog) == []
+            start_server(f"unix:{path}")
+            end = time.monotonic() + DEADLINE
+            while not errors(caplog) and time.monotonic() < end:
+                await http.get(url)
+    assert errors(caplog) == ["no policy is called `plnety`: the nearest name is `plenty`"]
+
+
+@pytest.mark.parametrize(("on_error", "status"), [("allow", 200), ("deny", 503), ("local", 200)])
+def test_a_policy_that_a_reload_drops_follows_on_error_and_is_logged(
+    start_server: StartServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    on_error: OnError,
+    status: int,
+) -> None:
+    monkeypatch.setattr(policies, "RETRY_SECONDS", 0.05)
+    server = start_server()
+    application = Flask(__name__)
+    application.get("/")(lambda: "hello")
+    http = application.test_client()
+    with SyncTidegate(server.address, timeout=DEADLINE, on_error=on_error) as sync:
+        application.before_request(RateLimit("plenty", client=sync, key="k").check)
+        assert "x-ratelimit-limit" in http.get("/").headers
+        server.reload(CONFIG.replace("plenty:", "plenty2:"))
+        end = time.monotonic() + DEADLINE
+        while not errors(caplog) and time.monotonic() < end:
+            answer = http.get("/")
+        assert errors(caplog)[0] == "no policy is called `plenty`: the nearest name is `plenty2`"
+        assert (answer.status_code, http.get("/").status_code) == (status, status)
+
+
+def test_the_server_is_asked_for_its_policies_now_and_then() -> None:
+    now = 0.0
+    seen = policies.ServerPolicies(lambda: now)
+
+    def due_at(*times: float) -> list[bool]:
+        nonlocal now
+        asked = []
+        for each in times:
+            now = each
+            asked.append(seen.is_due())
+        return asked
+
+    assert due_at(0, 1000) == [False, False]
+    seen.expect(["a"])
+    assert due_at(1000, 1000, 1009, 1010) == [True, False, False, True]
+    seen.loaded({"a": {}})
+    assert due_at(5000) == [False]
+    seen.unknown("a")
+    assert due_at(5000, 5001) == [True, False]
+    seen.loaded({})
+    seen.unknown("a")
+    assert due_at(5009, 5010) == [False, True]
+    seen.loaded({})
+    seen.keep_fresh()
+    assert due_at(6000) == [True]
+    seen.loaded({})
+    assert due_at(6059, 6060) == [False, True]
+    for n in range(2 * policies.NAMES_MAX):
+        seen.unknown(f"made-up-{n}")
+    assert len(seen._names) == policies.NAMES_MAX
 
 
 @pytest.mark.anyio

@@ -161,7 +161,7 @@ async def test_a_check_can_override_on_error(dead_url: str) -> None:
             assert (denied.allowed, denied.source) == (False, "fallback")
             with pytest.raises(TidegateError):
                 await client.check("p", "k", headers=headers, on_error="raise")
-        with pytest.raises(ValueError, match="on_error: expected allow, deny or raise, got 'no'"):
+        with pytest.raises(ValueError, match="on_error: expected allow, deny, raise or local, got 'no'"):
             await client.check("p", "k", on_error="no")  # type: ignore[arg-type]
 
 

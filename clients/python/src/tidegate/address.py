@@ -18,6 +18,7 @@ class ClientOptions(TypedDict, total=False):
     socket: str | os.PathLike[str] | None
     timeout: float
     on_error: OnError
+    processes: int
     token: str | None
     ssl: tls.SSLContext | None
     max_connections: int
@@ -60,9 +61,11 @@ def _base(url: str) -> str:
     return url.rstrip("/")
 
 
-def check_bounds(timeout: float, max_connections: int) -> None:
+def check_bounds(timeout: float, max_connections: int, processes: int) -> None:
     """Raise a `ValueError` if a bound is invalid."""
     if not number("timeout", timeout, 3600) > 0:
         raise ValueError("timeout: expected more than 0 seconds")
     if not whole("max_connections", max_connections, 10_000):
         raise ValueError("max_connections: expected at least 1")
+    if not whole("processes", processes, 100_000):
+        raise ValueError("processes: expected at least 1")

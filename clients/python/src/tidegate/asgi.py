@@ -8,10 +8,11 @@ from typing import Any
 from .checks import Key
 from .client import Tidegate
 from .fallback import OnError, log
-from .identity import default_key, user_key
+from .identity import LateUser, default_key, is_user
+from .observations import Stopwatch, check_target
 from .refusal import CONTENT_TYPE, refusal
 from .replies import Decision
-from .rule import Rule, ValueOrFunction, is_preflight
+from .rule import Rule, ValueOrFunction, check_client, is_preflight
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -39,6 +40,9 @@ class RateLimitMiddleware:
     used, else the client's IP address. If `skip` is true, the request is not checked. `on_error`
     overrides the client's.
 
+    With `observe`, the latency of each response that passed is reported as that of this target, for
+    adaptive limits.
+
     Preflights of browsers are not counted. A misspelt policy is logged when the application starts.
     """
 
@@ -53,12 +57,20 @@ class RateLimitMiddleware:
         skip: ValueOrFunction[bool, Scope] = False,
         on_denied: OnDenied | None = None,
         on_error: OnError | None = None,
+        observe: str | None = None,
     ) -> None:
         self._app = app
-        self._client = client
-        self._rule = Rule(policy, key, cost, skip, on_error)
+        try:
+            self._client = check_client(client, Tidegate, "the ASGI middleware")
+            self._rule = Rule(policy, key, cost, skip, on_error)
+            _check_function("on_denied", on_denied)
+            self._observe = check_target(observe)
+        except (TypeError, ValueError) as error:
+            # Starlette builds its middleware with the first event, where uvicorn hides what is raised.
+            log.error("RateLimitMiddleware: %s", error)
+            raise
         self._on_denied = on_denied
-        self._has_warned = False
+        self._late_user = LateUser("Add the authentication middleware outside of the rate limit")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then pass it to the application or deny it."""
@@ -68,10 +80,10 @@ class RateLimitMiddleware:
         if decision is None:
             await self._app(scope, receive, send)
         elif decision.allowed:
-            had_user = user_key(scope.get("user")) is not None
-            await self._app(scope, receive, _adding(decision.headers, send))
-            if not had_user:
-                self._warn_of_late_user(scope)
+            had_user = is_user(scope.get("user"))
+            await self._pass(scope, receive, _adding(decision.headers, send))
+            if self._rule.key is None and not had_user and is_user(scope.get("user")):
+                self._late_user.warn()
         elif scope["type"] == "websocket" and not _supports_denial_response(scope):
             await _close(receive, send)
         else:
@@ -82,14 +94,23 @@ class RateLimitMiddleware:
             return None
         return await self._rule.decide(self._client, scope, lambda: default_key(scope))
 
-    def _warn_of_late_user(self, scope: Scope) -> None:
-        """Warn once if a request that was limited by its address turns out to have a user."""
-        if self._rule.key is None and not self._has_warned and user_key(scope.get("user")) is not None:
-            self._has_warned = True
-            log.warning(
-                "a request was limited by its IP address, because its user was not known yet."
-                " Add the authentication middleware outside of the rate limit"
-            )
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the application, and report the time until its response begins."""
+        watch = Stopwatch(self._client, self._observe if scope["type"] == "http" else None)
+
+        async def send_observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                watch.stop(ok=message["status"] < 500)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_observed)
+        except Exception:
+            watch.stop(ok=False)
+            raise
+        finally:
+            # A caller that left has waited so long. That is no failure, or callers could close the limit.
+            watch.stop(ok=True)
 
     async def _deny(self, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
         denied = refusal(decision)
@@ -100,6 +121,11 @@ class RateLimitMiddleware:
         result = self._on_denied(scope, decision)
         app = await result if isinstance(result, Awaitable) else result
         await app(scope, receive, send)
+
+
+def _check_function(name: str, given: object) -> None:
+    if given is not None and not callable(given):
+        raise TypeError(f"{name}: expected a function, got {given!r:.80}")
 
 
 def _is_preflight(scope: Scope) -> bool:

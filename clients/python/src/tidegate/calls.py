@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from . import replies
 from .checks import Check, Key, number, text
 from .errors import TidegateError
-from .fallback import Fallback, OnError, check_on_error
+from .fallback import Fallback, Local, OnError
+from .local import LocalLimits
 from .replies import Decision, Reply, Reservation
 
 T = TypeVar("T")
@@ -19,6 +20,12 @@ T = TypeVar("T")
 BATCH_MAX = 1000
 BATCH_BYTES_MAX = 1_000_000
 BATCH = "/v1/check/batch"
+# What this process can do by itself. A refund is for what the server has charged.
+LOCAL: dict[str, Local[Decision]] = {
+    "/v1/check": LocalLimits.check,
+    "/v1/peek": LocalLimits.peek,
+    "/v1/acquire": LocalLimits.acquire,
+}
 YEAR_MS = 366.0 * 24 * 3600 * 1000
 
 
@@ -39,13 +46,11 @@ def decision(
 ) -> Call[Decision]:
     """`check`, `peek`, `refund` and `acquire`."""
     check = Check(policy, key, cost)
-    if on_error is not None:
-        check_on_error(on_error)
     return Call(
         path,
         check.encoded(),
         lambda reply: replies.decision(reply, policy),
-        lambda fallback, error: fallback.decision(check, error, on_error),
+        lambda fallback, error: fallback.decision(check, error, on_error, LOCAL.get(path)),
     )
 
 
@@ -56,7 +61,13 @@ def reset(policy: str, key: Key) -> Call[Decision]:
 
 def reserve(policy: str, key: Key, cost: int) -> Call[Reservation]:
     """A slot in a leaky bucket."""
-    return Call("/v1/reserve", Check(policy, key, cost).encoded(), replies.reservation, Fallback.reservation)
+    check = Check(policy, key, cost)
+    return Call(
+        "/v1/reserve",
+        check.encoded(),
+        replies.reservation,
+        lambda fallback, error: fallback.reservation(check, error),
+    )
 
 
 def release(policy: str, key: Key, permit: str) -> Call[bool]:
@@ -65,13 +76,19 @@ def release(policy: str, key: Key, permit: str) -> Call[bool]:
     return Call("/v1/release", body, replies.released, _false)
 
 
+def renew(policy: str, key: Key, permit: str) -> Call[int | None]:
+    """The time that the permit has from now on, in ms; None if it is lost. Raises if it fails."""
+    body = Check(policy, key).encoded(permit=text("permit", permit))
+    return Call("/v1/renew", body, replies.renewed, _raise)
+
+
 def observe(
     target: str,
     latency_ms: float | None,
     ok: bool,
-    queue_ms: float | None,
-    saturation: float | None,
-    url: str | None,
+    queue_ms: float | None = None,
+    saturation: float | None = None,
+    url: str | None = None,
 ) -> Call[bool]:
     """False if it fails."""
     fields: dict[str, object] = {"target": text("target", target), "ok": bool(ok)}
@@ -87,9 +104,15 @@ def observe(
     return Call("/v1/observe", json.dumps(fields).encode(), replies.accepted, _false)
 
 
-def policy_names() -> Call[list[str]]:
+def observe_many(observations: list[tuple[str, float, bool]]) -> Call[bool]:
     """Raises if it fails."""
-    return Call("/v1/policies", None, replies.policy_names, _raise)
+    many = [{"target": target, "latency_ms": ms, "ok": ok} for target, ms, ok in observations]
+    return Call("/v1/observe/batch", json.dumps({"observations": many}).encode(), replies.accepted, _raise)
+
+
+def policies() -> Call[Mapping[str, Any]]:
+    """All policies, by name. Raises if it fails."""
+    return Call("/v1/policies", None, Reply.fields, _raise)
 
 
 def batches(checks: Iterable[Check], atomic: bool) -> list[Call[list[Decision]]]:
@@ -104,7 +127,7 @@ def batches(checks: Iterable[Check], atomic: bool) -> list[Call[list[Decision]]]
 def _batch(start: int, part: list[Check], atomic: bool) -> Call[list[Decision]]:
     def without_answer(fallback: Fallback, error: TidegateError) -> list[Decision]:
         numbered = renumbered(error, lambda index: f"checks[{start + index}]")
-        return [fallback.decision(check, numbered) for check in part]
+        return fallback.decisions(part, numbered, atomic=atomic)
 
     body = batch_body([check.encoded() for check in part], atomic=atomic)
     return Call(BATCH, body, lambda it: replies.decisions(it, len(part)), without_answer)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
-# The key to count by: a string, or several by name for a policy with several keys.
-Key = str | Mapping[str, str]
+# One key: text, or an identifier that is sent as text: 42 is "42".
+KeyValue = str | int | UUID
+# The key to count by, or several by name for a policy with several keys.
+Key = KeyValue | Mapping[str, KeyValue]
 COST_MAX = 2**53
 KEYS_MAX = 32
 # The server accepts 64 KiB per call, including the fields of a batch and a permit.
@@ -28,23 +31,23 @@ class Check:
     def __post_init__(self) -> None:
         """Raise a `ValueError` that names the invalid field."""
         text("policy", self.policy)
-        _check_key(self.key)
+        object.__setattr__(self, "key", _key_as_text(self.key))
         whole("cost", self.cost, COST_MAX)
 
     @property
     def shape(self) -> tuple[str, ...]:
         """The policy and the names of the keys: all that the server can reject in a well-formed check."""
-        if isinstance(self.key, str):
-            return (self.policy,)
-        return (self.policy, "keys", *sorted(self.key))
+        if isinstance(self.key, Mapping):
+            return (self.policy, "keys", *sorted(self.key))
+        return (self.policy,)
 
     def encoded(self, **more: str) -> bytes:
         """Encode as JSON, with further fields."""
         fields: dict[str, object] = {"policy": self.policy}
-        if isinstance(self.key, str):
-            fields["key"] = self.key
-        else:
+        if isinstance(self.key, Mapping):
             fields["keys"] = dict(self.key)
+        else:
+            fields["key"] = self.key
         if self.cost != 1:
             fields["cost"] = self.cost
         body = json.dumps(fields | more, separators=(",", ":")).encode()
@@ -55,18 +58,21 @@ class Check:
         return body
 
 
-def _check_key(key: object) -> None:
-    if isinstance(key, str):
-        text("key", key)
-        return
+def _key_as_text(key: object) -> str | dict[str, str]:
     if not isinstance(key, Mapping):
-        expected = "a string or a mapping like {'ip': '192.0.2.7'}"
-        raise ValueError(f"key: expected {expected}, got {key!r}")  # noqa: TRY004 (as for all invalid checks)
+        expected = "a string, a whole number or a mapping like {'ip': '192.0.2.7'}"
+        return _text_of("key", key, expected)
     if not 1 <= len(key) <= KEYS_MAX:
         raise ValueError(f"key: expected 1 to {KEYS_MAX} named keys, got {len(key)}")
-    for name, value in key.items():
-        text("key", name)
-        text(f"key.{name}", value)
+    return {text("key", name): _text_of(f"key.{name}", value) for name, value in key.items()}
+
+
+def _text_of(field: str, value: object, expected: str = "a string or a whole number") -> str:
+    if isinstance(value, int | UUID) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{field}: expected {expected}, got {value!r:.80}")  # noqa: TRY004 (as for all invalid checks)
+    return text(field, value)
 
 
 def text(field: str, value: object) -> str:

@@ -3,65 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import ssl as tls
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
 from . import calls
-from .address import Address, check_bounds
+from .background import BackgroundTasks
 from .calls import Call
 from .checks import Check, Key
 from .errors import TidegateError
-from .fallback import Fallback, OnError, check_on_error
-from .names import ExpectedPolicies, report_unknown
+from .fallback import OnError
+from .local import PERMIT_PREFIX
+from .renewals import HeldPermit
 from .replies import Decision, Reservation
-from .session import Session
 
 T = TypeVar("T")
 
 
-class Tidegate:
+class Tidegate(BackgroundTasks):
     """A client of a tidegate server, over TCP (`url`) or a Unix socket.
 
-    A denial is a value. If the server is silent for `timeout` seconds, `on_error` applies: `allow` and
-    `deny` return a decision with `source` `fallback`, `raise` raises `TidegateError`. Invalid arguments
-    always raise: a `ValueError` before anything is sent, or a `TidegateError` if only the server can
-    know, e.g. for an unknown policy.
+    A denial is a value. If the server is silent for `timeout` seconds, or does not know the policy,
+    `on_error` applies: `allow` and `deny` return a decision with `source` `fallback`, `local` counts in this
+    process with the limit / `processes`, `raise` raises `TidegateError`. Invalid arguments always raise: a
+    `ValueError` before anything is sent, or a `TidegateError` if only the server can know, e.g. for a missing
+    key.
 
     A client belongs to the event loop that first uses it. Concurrent checks share calls; at most
     `max_connections` connections are open.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        socket: str | os.PathLike[str] | None = None,
-        timeout: float = 1.0,
-        on_error: OnError = "allow",
-        token: str | None = None,
-        ssl: tls.SSLContext | None = None,
-        max_connections: int = 32,
-    ) -> None:
-        self._address = Address.parse(url, socket, token, ssl)
-        check_bounds(timeout, max_connections)
-        self._timeout = timeout
-        self._max_connections = max_connections
-        self._fallback = Fallback(on_error)
-        self._current_session: Session | None = None
+    def _start(self) -> None:
+        super()._start()
         self._background: set[asyncio.Task[bool]] = set()
-        self._expected = ExpectedPolicies()
-        self._asking: set[asyncio.Task[None]] = set()
-        self._closed = False
-
-    @property
-    def fallbacks(self) -> int:
-        """The number of decisions made without the server."""
-        return self._fallback.count
 
     async def check(
         self,
@@ -78,12 +53,13 @@ class Tidegate:
         client's. A check that is cancelled before it was sent is not charged.
         """
         check = Check(policy, key, cost)
-        if on_error is not None:
-            check_on_error(on_error)
+        self._prepare(on_error)
         try:
             return await self._session().coalescer.check(check, headers)
         except TidegateError as error:
             return self._fallback.decision(check, error, on_error)
+        finally:
+            self._read_policies_if_due()
 
     async def check_many(self, checks: Iterable[Check], *, atomic: bool = False) -> list[Decision]:
         """Make many checks, with decisions in the same order. With `atomic`, all are charged or none.
@@ -130,14 +106,17 @@ class Tidegate:
 
         A permit that is not released expires by itself.
         """
-        return await self._ask(calls.release(policy, key, permit))
+        call = calls.release(policy, key, permit)
+        if permit.startswith(PERMIT_PREFIX):
+            return self._fallback.release(Check(policy, key), permit)
+        return await self._ask(call)
 
     @asynccontextmanager
     async def permit(self, policy: str, key: Key, cost: int = 1) -> AsyncIterator[Decision]:
         """Hold a permit of a concurrency limit for a block, if the decision is `allowed`.
 
-        If the release fails, the permit expires by itself. This never raises, regardless of `on_error`:
-        the result of the block must not be lost.
+        The permit is renewed while the block runs. If the release fails, the permit expires by itself. This
+        never raises, regardless of `on_error`: the result of the block must not be lost.
         """
 
         async def release_permit(decision: Decision) -> bool:
@@ -150,9 +129,13 @@ class Tidegate:
                 return False
 
         decision = await self._acquire_or_release(self.acquire(policy, key, cost), release_permit)
+        held = HeldPermit.from_decision(decision, key)
+        renewing = None if held is None else self._spawn(self._renew(held))
         try:
             yield decision
         finally:
+            if renewing is not None:
+                renewing.cancel()
             await asyncio.shield(self._in_background(release_permit(decision)))
 
     async def observe(
@@ -170,23 +153,17 @@ class Tidegate:
 
     async def policy_names(self) -> list[str]:
         """Return the names of the server's policies. Raises if it fails."""
-        return await self._ask(calls.policy_names())
+        policies = await self._ask(calls.policies())
+        return list(policies)
 
     def expect_policies(self, names: Iterable[str]) -> None:
-        """Log an error for each name that the server does not have. Ask once, in the background."""
-        unchecked = self._expected.add(names)
-        if unchecked and not self._closed:
-            self._asking.add(task := asyncio.get_running_loop().create_task(self._report_unknown(unchecked)))
-            task.add_done_callback(self._asking.discard)
-
-    async def _report_unknown(self, names: list[str]) -> None:
-        # The checks report a server that does not answer, and a client that is closed or of another loop.
-        with contextlib.suppress(TidegateError, RuntimeError):
-            report_unknown(names, await self.policy_names())
+        """Log an error for each name that the server does not have. Ask in the background."""
+        self._policies.expect(names)
+        self._read_policies_if_due()
 
     async def aclose(self) -> None:
         """Wait for pending calls, and close the connections."""
-        for task in self._asking:
+        for task in self._tasks:
             task.cancel()
         while self._background:
             await asyncio.wait(self._background)
@@ -208,25 +185,17 @@ class Tidegate:
         """Close the client."""
         await self.aclose()
 
-    def _session(self) -> Session:
-        """The session of this event loop. A session of a closed loop is dropped, as tests leave them."""
-        if self._closed:
-            raise RuntimeError("the client is closed")
-        session = self._current_session
-        if session is None or session.loop.is_closed():
-            session = Session(self._address, self._timeout, self._max_connections)
-            self._current_session = session
-            self._background.clear()
-            self._asking.clear()
-        elif session.loop is not asyncio.get_running_loop():
-            raise RuntimeError("the client is in use by another event loop: create one per loop")
-        return session
+    def _drop_session(self) -> None:
+        super()._drop_session()
+        self._background.clear()
 
     async def _ask(self, call: Call[T]) -> T:
         try:
             return await self._session().call(call)
         except TidegateError as error:
             return call.without_answer(self._fallback, error)
+        finally:
+            self._read_policies_if_due()
 
     async def _acquire_or_release(
         self,

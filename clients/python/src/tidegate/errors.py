@@ -36,9 +36,15 @@ class TidegateError(Exception):
         return self.type is not None and self.type.startswith(TYPE_PREFIX)
 
     @property
+    def is_unknown_policy(self) -> bool:
+        """Whether the server has no such policy, e.g. after a reload. `on_error` applies."""
+        return self.type == f"{TYPE_PREFIX}unknown-policy"
+
+    @property
     def is_mistake(self) -> bool:
-        """Whether the call was invalid, e.g. for an unknown policy.
+        """Whether the call was invalid, e.g. for a missing key.
 
         It is raised regardless of `on_error`: a retry would not help.
         """
-        return self.is_answer and self.status is not None and 400 <= self.status < 500
+        is_rejected = self.status is not None and 400 <= self.status < 500
+        return self.is_answer and is_rejected and not self.is_unknown_policy

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Literal, TypeVar, get_args
 
 from .checks import Check
 from .errors import TidegateError
+from .local import LocalLimits, Policy
+from .policies import ServerPolicies
 from .replies import Decision, Reservation
 
-OnError = Literal["allow", "deny", "raise"]
+T = TypeVar("T")
+OnError = Literal["allow", "deny", "raise", "local"]
+# Counts a call in this process.
+Local = Callable[[LocalLimits, Policy, Check, TidegateError], T]
 # Retry-After of a denial by fallback.
 RETRY_AFTER_MS = 1000
 # At most one log line per interval.
@@ -23,37 +30,93 @@ log = logging.getLogger("tidegate")
 def check_on_error(value: OnError) -> OnError:
     """Return the value, or raise if it is invalid."""
     if value not in get_args(OnError):
-        raise ValueError(f"on_error: expected allow, deny or raise, got {value!r}")
+        raise ValueError(f"on_error: expected allow, deny, raise or local, got {value!r}")
     return value
 
 
 class Fallback:
     """Applies `on_error`, counts fallbacks, and logs them. Threads may share it."""
 
-    def __init__(self, on_error: OnError) -> None:
-        self._on_error = check_on_error(on_error)
+    def __init__(self, on_error: OnError, policies: ServerPolicies, local: LocalLimits) -> None:
+        self._on_error = on_error
+        self._policies = policies
+        self._local = local
         self._lock = threading.Lock()
         self._warned_at: float | None = None
         self.count = 0
 
-    def decision(self, check: Check, error: TidegateError, on_error: OnError | None = None) -> Decision:
+    def decision(
+        self,
+        check: Check,
+        error: TidegateError,
+        on_error: OnError | None = None,
+        local: Local[Decision] | None = LocalLimits.check,
+    ) -> Decision:
         """Decide without the server, or raise."""
+        counted = self._counted(check, error, on_error, local)
+        if counted is not None:
+            return counted
         allowed = self.allows(error, on_error)
         wait = 0 if allowed else RETRY_AFTER_MS
         return Decision(allowed, 0, 0, wait, wait, check.policy, check.policy, "fallback", error=error)
 
-    def reservation(self, error: TidegateError) -> Reservation:
+    def decisions(self, checks: list[Check], error: TidegateError, *, atomic: bool) -> list[Decision]:
+        """Decide a batch without the server, or raise. One unknown policy has the server reject all of it."""
+        if error.is_unknown_policy:
+            raise error
+        if atomic and self._on_error == "local" and not error.is_mistake:
+            policies = [(self._policies.known or {}).get(check.policy) for check in checks]
+            counted = [(policy, check) for policy, check in zip(policies, checks, strict=True) if policy]
+            if len(counted) == len(checks):
+                with contextlib.suppress(ValueError):  # limits for another call
+                    decided = self._local.check_all(counted, error)
+                    self.record(error, "local")
+                    return decided
+        return [self.decision(check, error) for check in checks]
+
+    def reservation(self, check: Check, error: TidegateError) -> Reservation:
         """Accept or reject without the server, or raise."""
+        counted = self._counted(check, error, None, LocalLimits.reserve)
+        if counted is not None:
+            return counted
         accepted = self.allows(error)
         return Reservation(accepted, 0, 0 if accepted else RETRY_AFTER_MS, "fallback", error)
+
+    def release(self, check: Check, permit: str) -> bool:
+        """Release a permit of this process."""
+        policy = (self._policies.known or {}).get(check.policy)
+        return policy is not None and self._local.release(policy, check, permit)
+
+    def renew(self, check: Check, permit: str) -> int | None:
+        """Renew a permit of this process."""
+        policy = (self._policies.known or {}).get(check.policy)
+        return None if policy is None else self._local.renew(policy, check, permit)
 
     def allows(self, error: TidegateError, on_error: OnError | None = None) -> bool:
         """Whether to allow. Raises for an invalid call, and if `on_error` is `raise`."""
         action = self._on_error if on_error is None else on_error
         if error.is_mistake or action == "raise":
             raise error
-        self.record(error, action)
-        return action == "allow"
+        self.record(error, "allow, because its limits are not known" if action == "local" else action)
+        return action != "deny"
+
+    def _counted(
+        self, check: Check, error: TidegateError, on_error: OnError | None, local: Local[T] | None
+    ) -> T | None:
+        """What this process counts; None if `on_error` is another, or the limits are not known."""
+        if error.is_unknown_policy:
+            self._policies.unknown(check.policy)
+            return None
+        action = self._on_error if on_error is None else on_error
+        policy = (self._policies.known or {}).get(check.policy)
+        if error.is_mistake or action != "local" or policy is None or local is None:
+            return None
+        try:
+            counted = local(self._local, policy, check, error)
+        except ValueError:  # no limits for this call
+            return None
+        self.record(error, "local")
+        return counted
 
     def record(self, error: TidegateError, action: str) -> None:
         """Count a fallback, and log it with the action taken."""

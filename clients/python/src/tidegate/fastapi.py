@@ -20,11 +20,13 @@ from .fallback import OnError
 from .identity import default_key, key_of
 from .refusal import CONTENT_TYPE, Refusal, refusal
 from .replies import Decision
-from .rule import Rule, ValueOrFunction
+from .rule import Rule, ValueOrFunction, check_client
 
 Dependency = Callable[..., Coroutine[Any, Any, Decision]]
 # The policies of dependencies without a client of their own.
 _declared: set[str] = set()
+# The clients that `lifespan` has opened.
+_opened: set[Tidegate] = set()
 
 
 def lifespan(
@@ -41,8 +43,12 @@ def lifespan(
     async def opened(app: FastAPI) -> AsyncIterator[None]:
         async with client:
             app.state.tidegate = client
+            _opened.add(client)
             client.expect_policies(_declared)
-            yield
+            try:
+                yield
+            finally:
+                _opened.discard(client)
 
     return opened
 
@@ -75,6 +81,8 @@ def rate_limit(
     its own response, add `decision.headers` there.
     """
     _check_key(key)
+    if client is not None:
+        check_client(client, Tidegate, "FastAPI")
     dependency = key if isinstance(key, params.Depends) else Depends(_nobody)
     rule = Rule(policy, None if isinstance(key, params.Depends) else key, cost, on_error=on_error)
 
@@ -100,9 +108,16 @@ async def _nobody() -> None:
 
 def _client_of(connection: HTTPConnection) -> Tidegate:
     found = getattr(connection.app.state, "tidegate", None)
-    if not isinstance(found, Tidegate):
-        raise RuntimeError("no client: set app.state.tidegate = Tidegate(…), or pass `client`")  # noqa: TRY004
-    return found
+    if found is None and len(_opened) == 1:
+        # A mounted application has a state of its own, and no lifespan: the client is that of the outer one.
+        (found,) = _opened
+    if found is None:
+        raise RuntimeError(
+            "no client: write FastAPI(lifespan=lifespan(URL)) with tidegate.fastapi.lifespan, in a lifespan"
+            " of your own `async with lifespan(URL)(app):`, or pass `client` to rate_limit. A TestClient"
+            " runs the lifespan in `with TestClient(app) as http:`"
+        )
+    return check_client(found, Tidegate, "app.state.tidegate of FastAPI")
 
 
 def _check_key(key: object) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from .checks import Key
+from .fallback import log
 
 # An IPv6 client can use every address of its /64 network.
 IPV6_PREFIX = 64
-# Names of the user's identity in Starlette, Django, JSON Web Tokens and others.
-NAMES = ("identity", "id", "pk", "sub", "display_name")
+# Names of the user's identity in Starlette, Django, JSON Web Tokens, Flask-Login and others.
+NAMES = ("identity", "id", "pk", "sub", "get_id", "display_name")
 
 
 def default_key(scope: Mapping[str, Any]) -> str:
@@ -26,9 +27,8 @@ def default_key(scope: Mapping[str, Any]) -> str:
 
 def user_or_address(user: object, host: object) -> str:
     """The key of a user, else of the client's address."""
-    key = user_key(user)
-    if key is not None:
-        return key
+    if is_user(user):
+        return user_key(user)
     if not host:
         raise RuntimeError(
             "no client address, e.g. behind a Unix socket: set `key`, or let the server read the proxy's"
@@ -37,42 +37,56 @@ def user_or_address(user: object, host: object) -> str:
     return address_key(str(host))
 
 
-def user_key(user: object) -> str | None:
-    """The identity of an authenticated user, an object or a mapping; else None."""
-    if user is None or getattr(user, "is_authenticated", True) is False:
-        return None
+def is_user(user: object) -> bool:
+    """Whether it is somebody: not None, and not the anonymous user of a framework."""
+    return user is not None and getattr(user, "is_authenticated", True) is not False
+
+
+def user_key(user: object) -> str:
+    """The identity of an authenticated user, an object or a mapping.
+
+    Raises for a user without one: users behind one address would share a limit unnoticed.
+    """
     for name in NAMES:
         value = user.get(name) if isinstance(user, Mapping) else _attribute(user, name)
         if isinstance(value, str | int | UUID) and str(value):
             return str(value)
-    return None
+    names = ", ".join(NAMES)
+    raise TypeError(f"key: the user, a {type(user).__name__}, has none of {names}: set `key`")
 
 
 def key_of(value: object) -> Key | None:
-    """The key in what a dependency returns: a key, a user, or None for a visitor.
-
-    Raises for a user without an identity: visitors behind one address would share a limit unnoticed.
-    """
-    if value is None or isinstance(value, str):
+    """The key in what a dependency returns: a key, a user, or None for a visitor."""
+    if value is None or isinstance(value, str | int | UUID):
         return value
-    if isinstance(value, int | UUID) and not isinstance(value, bool):
-        return str(value)
-    key = user_key(value)
-    if key is not None:
-        return key
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and not any(value.get(name) for name in NAMES):
         return value
-    if getattr(value, "is_authenticated", True) is False:
-        return None
-    names = ", ".join(NAMES)
-    raise TypeError(f"key: {type(value).__name__} has none of {names}: let the dependency return a string")
+    return user_key(value) if is_user(value) else None
 
 
 def _attribute(user: object, name: str) -> object:
     try:
-        return getattr(user, name, None)
+        value = getattr(user, name, None)
+        return value() if name == "get_id" and callable(value) else value
     except NotImplementedError:  # Starlette's own SimpleUser has no identity
         return None
+
+
+class LateUser:
+    """Warns once if a request that was limited by its address turns out to have a user."""
+
+    def __init__(self, advice: str) -> None:
+        self._advice = advice
+        self._has_warned = False
+
+    def warn(self) -> None:
+        """Warn, the first time."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "a request was limited by its IP address, because its user was not known yet. %s",
+                self._advice,
+            )
 
 
 def address_key(host: str) -> str:

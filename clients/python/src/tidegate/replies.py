@@ -41,13 +41,14 @@ class Decision:
     binding: str
     """The limit of the policy that the numbers belong to."""
     source: str
-    """Where the decision was made: `store` and others by the server, `fallback` by this client."""
+    """Where the decision was made: `store` and others by the server, `fallback` by this client, `local` by
+    either: by this client if there is an `error`."""
     permit: str | None = None
     """The permit of a concurrency limit, if one was acquired. Release it with `release`."""
     headers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """With `check(…, headers=True)`: headers for your own client, by lower-case name."""
     error: TidegateError | None = field(default=None, compare=False)
-    """The reason for a fallback."""
+    """Why this client decided without the server."""
 
     @property
     def retry_after(self) -> float | None:
@@ -70,7 +71,7 @@ class Reservation:
     retry_after_ms: int | None
     """0 if accepted; None if this cost can never be accepted."""
     source: str
-    """`store`, or `fallback` if the server did not answer."""
+    """`store`; `fallback` or `local` if the server did not answer."""
     error: TidegateError | None = field(default=None, compare=False)
     """The reason for a fallback."""
 
@@ -181,16 +182,17 @@ def released(reply: Reply) -> bool:
     return _flag(reply.fields(), "released")
 
 
+def renewed(reply: Reply) -> int | None:
+    """Decode the reply to a renewal: the permit's time in ms, or None if it is lost."""
+    fields = reply.fields()
+    return _count(fields, "ttl_ms") if _flag(fields, "renewed") else None
+
+
 def accepted(reply: Reply) -> bool:
     """Decode the reply to an observation."""
     if reply.status != 204:
         raise reply.problem()
     return True
-
-
-def policy_names(reply: Reply) -> list[str]:
-    """Decode the list of policies, an object by name."""
-    return list(reply.fields())
 
 
 def _decision(fields: object) -> Decision:

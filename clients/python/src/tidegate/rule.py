@@ -15,6 +15,7 @@ from .sync import SyncTidegate
 
 T = TypeVar("T")
 S = TypeVar("S")
+C = TypeVar("C", Tidegate, SyncTidegate)
 ValueOrFunction: TypeAlias = Union[T, Callable[[S], T | Awaitable[T]]]  # noqa: UP007 (mypy needs Union here)
 # Without async functions, for synchronous frameworks.
 Plain: TypeAlias = Union[T, Callable[[S], T]]  # noqa: UP007
@@ -34,10 +35,10 @@ class Rule(Generic[S]):
         """Raise an error that names the invalid option."""
         if not callable(self.policy):
             text("policy", self.policy)
-        key = self.key if isinstance(self.key, str | Mapping) and self.key else "any"
+        key = "any" if callable(self.key) or self.key is None or _is_empty(self.key) else self.key
         Check("any", key, 1 if callable(self.cost) else self.cost)
-        if not callable(self.key) and not isinstance(self.key, str | Mapping | None):
-            raise TypeError(f"key: expected a string, a mapping or a function, got {self.key!r}")
+        if not callable(self.skip) and not isinstance(self.skip, bool):
+            raise TypeError(f"skip: expected True, False or a function, got {self.skip!r:.80}")
         if self.on_error is not None:
             check_on_error(self.on_error)
 
@@ -52,9 +53,10 @@ class Rule(Generic[S]):
         if await resolve(self.skip, request):
             return None
         policy = await resolve(self.policy, request)
-        key: Key = await resolve(self.key, request) or default_key()
+        key = await resolve(self.key, request)
         cost = await resolve(self.cost, request)
-        return await client.check(policy, key, cost, headers=True, on_error=self.on_error)
+        counted = default_key() if key is None or _is_empty(key) else key
+        return await client.check(policy, counted, cost, headers=True, on_error=self.on_error)
 
     def decide_sync(
         self, client: SyncTidegate, request: S, default_key: Callable[[], str]
@@ -64,9 +66,25 @@ class Rule(Generic[S]):
         if _resolve_sync("skip", self.skip, request):
             return None
         policy = _resolve_sync("policy", self.policy, request)
-        key: Key = _resolve_sync("key", self.key, request) or default_key()
+        key = _resolve_sync("key", self.key, request)
         cost = _resolve_sync("cost", self.cost, request)
-        return client.check(policy, key, cost, on_error=self.on_error)
+        counted = default_key() if key is None or _is_empty(key) else key
+        return client.check(policy, counted, cost, on_error=self.on_error)
+
+
+def check_client(client: object, expected: type[C], place: str) -> C:
+    """Return the client, or raise if it is not the one for this framework."""
+    if not isinstance(client, expected):
+        raise TypeError(
+            f"client: {place} needs a tidegate.{expected.__name__}, got {client!r:.80}:"
+            f" write {expected.__name__}(URL)"
+        )
+    return client
+
+
+def _is_empty(key: Key) -> bool:
+    """Whether it stands for no key, e.g. of a visitor. 0 is a key."""
+    return isinstance(key, str | Mapping) and not key
 
 
 async def resolve(given: ValueOrFunction[T, S], subject: S) -> T:

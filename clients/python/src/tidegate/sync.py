@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import ssl as tls
 import threading
 import time
 import weakref
@@ -13,20 +12,22 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from . import calls
-from .address import Address, check_bounds
+from .base import ClientBase
 from .calls import Call
 from .checks import Check, Key
 from .circuit import Circuit
 from .errors import TidegateError
-from .fallback import Fallback, OnError
-from .names import ExpectedPolicies, report_unknown
+from .fallback import OnError
+from .local import PERMIT_PREFIX
+from .observations import INTERVAL_SECONDS, Observation
 from .pool import Pool
+from .renewals import HeldPermit, RenewalThread
 from .replies import Decision, Reservation, decode
 
 T = TypeVar("T")
 
 
-class SyncTidegate:
+class SyncTidegate(ClientBase):
     """A client of a tidegate server for synchronous programs: Flask, Django, scripts, worker threads.
 
     Options, decisions and failures are those of `Tidegate`. `timeout` is for the whole call, including
@@ -34,43 +35,19 @@ class SyncTidegate:
     are forked: each child opens its own connections.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        socket: str | os.PathLike[str] | None = None,
-        timeout: float = 1.0,
-        on_error: OnError = "allow",
-        token: str | None = None,
-        ssl: tls.SSLContext | None = None,
-        max_connections: int = 32,
-    ) -> None:
-        self._address = Address.parse(url, socket, token, ssl)
-        check_bounds(timeout, max_connections)
-        self._timeout = timeout
-        self._max_connections = max_connections
-        self._on_error = on_error
-        self._closed = False
-        self._start()
-        _clients.add(self)
-
     def _start(self) -> None:
-        """Create all that has a lock or a connection. Also in a forked child, where a lock may be held."""
+        super()._start()
         self._pool = Pool(self._address, self._max_connections)
         self._circuit = Circuit(time.monotonic)
-        self._fallback = Fallback(self._on_error)
-        self._expected = ExpectedPolicies()
-
-    @property
-    def fallbacks(self) -> int:
-        """The number of decisions that this process made without the server."""
-        return self._fallback.count
+        self._renewal_thread = RenewalThread(self._renew)
+        _clients.add(self)
 
     def check(self, policy: str, key: Key, cost: int = 1, *, on_error: OnError | None = None) -> Decision:
         """Check a key against a policy, and charge `cost` if allowed.
 
         The decision has the headers for your own client. `on_error` overrides the client's.
         """
+        self._prepare(on_error)
         return self._ask(calls.decision("/v1/check", policy, key, cost, on_error))
 
     def check_many(self, checks: Iterable[Check], *, atomic: bool = False) -> list[Decision]:
@@ -108,24 +85,46 @@ class SyncTidegate:
 
     def release(self, policy: str, key: Key, permit: str) -> bool:
         """Release a permit. Return whether the server did; a permit that is not released expires."""
-        return self._ask(calls.release(policy, key, permit))
+        call = calls.release(policy, key, permit)
+        if permit.startswith(PERMIT_PREFIX):
+            return self._fallback.release(Check(policy, key), permit)
+        return self._ask(call)
 
     @contextlib.contextmanager
     def permit(self, policy: str, key: Key, cost: int = 1) -> Iterator[Decision]:
         """Hold a permit of a concurrency limit for a block, if the decision is `allowed`.
 
-        If the release fails, the permit expires by itself, regardless of `on_error`: the result of the
-        block must not be lost.
+        The permit is renewed while the block runs. If the release fails, the permit expires by itself,
+        regardless of `on_error`: the result of the block must not be lost.
         """
         decision = self.acquire(policy, key, cost)
+        held = HeldPermit.from_decision(decision, key)
+        if held is not None and self._renewals.are_supported:
+            self._renewal_thread.add(held)
         try:
             yield decision
         finally:
+            if held is not None:
+                self._renewal_thread.remove(held)
             if decision.permit is not None:
                 try:
                     self.release(policy, key, decision.permit)
                 except TidegateError as error:
                     self._fallback.record(error, "permit not released")
+
+    def _renew(self, held: HeldPermit) -> bool:
+        """Renew a permit. Return whether to do it again."""
+        try:
+            return self._renewals.renewed(held, self._renew_once(held))
+        except TidegateError as error:
+            return self._renewals.failed(held, error)
+        except RuntimeError:
+            return False  # the client was closed
+
+    def _renew_once(self, held: HeldPermit) -> int | None:
+        if held.permit.startswith(PERMIT_PREFIX):
+            return self._fallback.renew(Check(held.policy, held.key), held.permit)
+        return self._send(calls.renew(held.policy, held.key, held.permit))
 
     def observe(
         self,
@@ -140,15 +139,45 @@ class SyncTidegate:
         """Report the latency and load of a service, for adaptive limits. Return whether it was sent."""
         return self._ask(calls.observe(target, latency_ms, ok, queue_ms, saturation, url))
 
+    def observe_later(self, target: str, latency_ms: float, *, ok: bool = True) -> None:
+        """Report the latency of a service soon, with others in one call. Neither waits nor raises."""
+        if self._observations.add(target, latency_ms, ok) and not self._closed:
+            threading.Thread(target=self._report, daemon=True).start()
+
+    def _report(self) -> None:
+        observations = self._observations
+        time.sleep(INTERVAL_SECONDS)
+        with contextlib.suppress(RuntimeError):  # the client was closed
+            while sample := observations.take():
+                self._send_observations(sample)
+                time.sleep(INTERVAL_SECONDS)
+
+    def _send_observations(self, sample: list[Observation]) -> None:
+        try:
+            for call in self._observations.calls(sample):
+                self._send(call)
+        except TidegateError as error:
+            if self._observations.failed(error):
+                self._send_observations(sample)
+
     def policy_names(self) -> list[str]:
         """Return the names of the server's policies. Raises if it fails."""
-        return self._ask(calls.policy_names())
+        policies = self._ask(calls.policies())
+        return list(policies)
 
     def expect_policies(self, names: Iterable[str]) -> None:
-        """Log an error for each name that the server does not have. Ask once, in a thread."""
-        unchecked = self._expected.add(names)
-        if unchecked:
-            threading.Thread(target=self._report_unknown, args=[unchecked], daemon=True).start()
+        """Log an error for each name that the server does not have. Ask in a thread."""
+        self._policies.expect(names)
+        self._read_policies_if_due()
+
+    def _read_policies_if_due(self) -> None:
+        if not self._closed and self._policies.is_due():
+            threading.Thread(target=self._read_policies, daemon=True).start()
+
+    def _read_policies(self) -> None:
+        # The checks report a server that does not answer; a client that was closed meanwhile has no checks.
+        with contextlib.suppress(TidegateError, RuntimeError):
+            self._policies.loaded(self._send(calls.policies()))
 
     def close(self) -> None:
         """Close the connections; those in use when their calls end."""
@@ -169,19 +198,19 @@ class SyncTidegate:
         self.close()
 
     def _ask(self, call: Call[T]) -> T:
-        if self._closed:
-            raise RuntimeError("the client is closed")
         try:
-            with self._circuit.call():
-                reply = self._pool.send(call.path, call.body, self._timeout)
-                return decode(reply, call.read, self._circuit.answered)
+            return self._send(call)
         except TidegateError as error:
             return call.without_answer(self._fallback, error)
+        finally:
+            self._read_policies_if_due()
 
-    def _report_unknown(self, names: list[str]) -> None:
-        # The checks report a server that does not answer; a client that was closed meanwhile has no checks.
-        with contextlib.suppress(TidegateError, RuntimeError):
-            report_unknown(names, self.policy_names())
+    def _send(self, call: Call[T]) -> T:
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        with self._circuit.call():
+            reply = self._pool.send(call.path, call.body, self._timeout)
+            return decode(reply, call.read, self._circuit.answered)
 
     def _after_fork(self) -> None:
         """Close this process' copies of the parent's connections: two processes would mix their replies."""

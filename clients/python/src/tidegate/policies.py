@@ -1,0 +1,99 @@
+"""The server's policies as this client last saw them: for misspelt names, and to count without the server."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+# Names in a message.
+SHOWN_MAX = 10
+# Names that are remembered: a program may compute them.
+NAMES_MAX = 1000
+# The pause between two attempts to read them; an unknown policy is reported as often.
+RETRY_SECONDS = 10.0
+# How old they may become, if checks may have to be counted without the server.
+REFRESH_SECONDS = 60.0
+
+log = logging.getLogger("tidegate")
+
+
+class ServerPolicies:
+    """Says when to ask the server for its policies, and keeps them. Threads may share it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._names: set[str] = set()
+        self._uncompared: set[str] = set()
+        self._refreshes = False
+        self._due_at = math.inf
+        self._asked_at = -math.inf
+        self.known: Mapping[str, Any] | None = None
+        """By name, as the server describes them; None if it was never reached."""
+
+    def keep_fresh(self) -> None:
+        """Read them from time to time from now on, because a check may need the limits."""
+        if not self._refreshes:
+            self._refreshes = True
+            self._due_at = -math.inf
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Compare the names that an application uses with the server's, once."""
+        new = [name for name in names if name not in self._names]
+        if new:
+            with self._lock:
+                self._names.update(new)
+                self._uncompared.update(new)
+                self._due_at = -math.inf
+
+    def unknown(self, name: str) -> None:
+        """Compare a name that the server does not know, now or no longer."""
+        with self._lock:
+            is_new = name not in self._names
+            if is_new and len(self._names) >= NAMES_MAX:
+                return
+            self._names.add(name)
+            self._uncompared.add(name)
+            self._due_at = -math.inf if is_new else min(self._due_at, self._asked_at + RETRY_SECONDS)
+
+    def is_due(self) -> bool:
+        """Whether to ask the server now. Then it is not due for a while, whatever becomes of it."""
+        now = self._clock()
+        if now < self._due_at:
+            return False
+        with self._lock:
+            if now < self._due_at:
+                return False
+            self._asked_at = now
+            self._due_at = now + RETRY_SECONDS
+        return True
+
+    def loaded(self, policies: Mapping[str, Any]) -> None:
+        """Keep them, and log an error for each expected name that is not among them."""
+        with self._lock:
+            self.known = policies
+            missing = sorted(self._uncompared - set(policies))
+            self._uncompared.clear()
+            self._due_at = self._clock() + REFRESH_SECONDS if self._refreshes else math.inf
+        for name in missing:
+            log.error(
+                "no policy is called `%s`: %s. Its checks follow on_error", name, _suggestion(name, policies)
+            )
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.65)
+    if near:
+        return f"the nearest name is {_quoted(near)}"
+    return f"the server has {_quoted(known)}" if known else "the server has no policies"
+
+
+def _quoted(names: list[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:SHOWN_MAX])
+    return f"{shown} and others" if len(names) > SHOWN_MAX else shown

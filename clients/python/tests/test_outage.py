@@ -1,0 +1,117 @@
+"""A server that is killed under load, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from conftest import StartServer
+from flask import Flask
+from outage import CLIENTS, RATE, admitted, measure
+from support import CONFIG, DEADLINE
+
+from tidegate import Check, OnError, SyncTidegate, Tidegate, TidegateError
+from tidegate.flask import RateLimit
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("on_error", ["allow", "deny", "local"])
+def test_an_outage_under_load_admits_what_on_error_says(client: str, on_error: OnError) -> None:
+    outage = measure(client, on_error, up=1.0, away=2.0)
+    away = [
+        one
+        for one in outage.between(outage.killed, outage.back)
+        # A call that was answered in the moment of the kill is the server's.
+        if one.decision.source != "store" and one.at + one.took < outage.back
+    ]
+    assert away, "nothing was asked while the server was away"
+    sources = {one.decision.source for one in away}
+    if on_error == "local":
+        assert sources == {"local"}
+        # A fresh burst, and the rate.
+        assert admitted(away) <= RATE + RATE * (outage.back - outage.killed) + 1
+        assert admitted(away) > 0
+    else:
+        assert sources == {"fallback"}
+        assert admitted(away) == (len(away) if on_error == "allow" else 0)
+    assert outage.comeback >= 0, "the server never decided again"
+
+
+@pytest.mark.anyio
+async def test_a_process_counts_its_share_while_the_server_is_away(start_server: StartServer) -> None:
+    server = start_server()
+    async with Tidegate(server.address, timeout=DEADLINE, on_error="local", processes=5) as client:
+        assert (await client.check("ten", "k")).source == "store"
+        end = time.monotonic() + DEADLINE
+        while client._policies.known is None and time.monotonic() < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        server.kill()
+        answers = [await client.check("ten", "k") for _ in range(4)]
+        assert [(one.allowed, one.source, one.limit) for one in answers] == [
+            (True, "local", 2),
+            (True, "local", 2),
+            (False, "local", 2),
+            (False, "local", 2),
+        ]
+        assert all(one.error is not None for one in answers)
+        assert answers[3].retry_after is not None
+        many = await client.check_many([Check("exact", "k", 60), Check("exact", "k", 60)], atomic=True)
+        assert [one.allowed for one in many] == [False, False]
+        assert (await client.peek("exact", "k", 0)).remaining == 100
+        assert [(await client.reserve("full", f"{n // 2}")).accepted for n in range(4)] == [True, False] * 2
+        async with client.permit("work", "k") as held:
+            assert (held.allowed, held.source) == (True, "local")
+            assert not (await client.acquire("work", "k")).allowed
+        assert (await client.acquire("work", "k")).allowed
+        assert (await client.refund("ten", "k")).source == "fallback"
+        with pytest.raises(TidegateError):
+            await client.check("ten", "k", on_error="raise")
+        assert client.fallbacks == 4 + 1 + 1 + 4 + 3 + 1
+
+
+def test_a_check_can_ask_for_local_counting(start_server: StartServer) -> None:
+    server = start_server()
+    with SyncTidegate(server.address, timeout=DEADLINE, on_error="deny") as client:
+        client.check("few", "k", on_error="local")
+        end = time.monotonic() + DEADLINE
+        while client._policies.known is None and time.monotonic() < end:
+            time.sleep(0.01)
+        server.kill()
+        assert [client.check("few", "k", on_error="local").allowed for _ in range(4)] == [True] * 3 + [False]
+        assert client.check("few", "k").source == "fallback"
+        with client.permit("work", "k") as held:
+            assert not held.allowed
+
+
+def test_a_server_that_was_never_reached_is_allow_with_a_warning(
+    dead_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SyncTidegate(dead_url, on_error="local") as client:
+        decisions = [client.check("ten", "k") for _ in range(20)]
+    assert {(one.allowed, one.source) for one in decisions} == {(True, "fallback")}
+    assert [one.split("): ")[0] for one in caplog.messages] == [
+        "answered without the server (allow, because its limits are not known"
+    ]
+
+
+def test_a_local_denial_is_429_and_a_failure_503(start_server: StartServer, tmp_path: Path) -> None:
+
+    path = tmp_path / "http.sock"
+    server = start_server(f"unix:{path}", CONFIG)
+    app = Flask(__name__)
+    app.get("/")(lambda: "hello")
+    with SyncTidegate(socket=path, timeout=DEADLINE, on_error="local") as client:
+        app.before_request(RateLimit("few", client=client, key="k").check)
+        http = app.test_client()
+        assert http.get("/").status_code == 200
+        end = time.monotonic() + DEADLINE
+        while client._policies.known is None and time.monotonic() < end:
+            time.sleep(0.01)
+        server.kill()
+        answers = [http.get("/") for _ in range(4)]
+        assert [one.status_code for one in answers] == [200, 200, 200, 429]
+        assert int(answers[3].headers["retry-after"]) >= 1
+        start_server(f"unix:{path}", CONFIG)
+        assert "x-ratelimit-limit" in http.get("/").headers

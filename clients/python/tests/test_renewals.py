@@ -1,0 +1,193 @@
+"""Permits are renewed while they are held."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from conftest import StartServer
+from support import DEADLINE
+
+from tidegate import Check, SyncTidegate, Tidegate, TidegateError
+from tidegate.local import LocalLimits
+from tidegate.renewals import HeldPermit, RenewalThread
+
+TTL_MS = 300
+Answer = tuple[int, dict[str, object]]
+OK: Answer = (200, {"renewed": True, "ttl_ms": TTL_MS})
+LOST: Answer = (200, {"renewed": False})
+UNKNOWN: Answer = (404, {"type": "urn:tidegate:unknown-path", "detail": "no such route"})
+AWAY: Answer = (502, {})
+GRANTED = {
+    "allowed": True, "limit": 1, "remaining": 0, "retry_after_ms": 0, "reset_after_ms": TTL_MS,
+    "policy": "work", "binding": "work", "source": "store", "permit": "p1",
+}  # fmt: skip
+
+
+class Fake(ThreadingHTTPServer):
+    """A server of which only the answers to renewals matter. The last one is repeated."""
+
+    def __init__(self, *answers: Answer) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = answers
+        self.renewals: list[dict[str, str]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Fake
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        status, fields = 200, {"released": True} if self.path == "/v1/release" else GRANTED
+        if self.path == "/v1/renew":
+            seen = self.server.renewals
+            status, fields = self.server.answers[min(len(seen), len(self.server.answers) - 1)]
+            seen.append(json.loads(body))
+        text = json.dumps(fields).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json" if status == 200 else "application/problem+json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def wait(probe: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not probe():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+# Runs work while a permit is held, with a function that says whether it is still being renewed.
+Work = Callable[[Callable[[], bool]], None]
+Hold = Callable[[str, Work], None]
+
+
+def hold_async(url: str, work: Work) -> None:
+    async def main() -> None:
+        async with Tidegate(url, timeout=DEADLINE, on_error="raise") as client:
+            async with client.permit("work", "k") as held:
+                assert held.allowed
+                await asyncio.to_thread(work, lambda: bool(client._tasks))
+            assert not client._tasks
+
+    asyncio.run(main())
+
+
+def hold_sync(url: str, work: Work) -> None:
+    with SyncTidegate(url, timeout=DEADLINE, on_error="raise") as client:
+        with client.permit("work", "k") as held:
+            assert held.allowed
+            work(lambda: client._renewal_thread._is_running)
+        wait(lambda: not client._renewal_thread._is_running)
+
+
+BOTH = pytest.mark.parametrize("hold", [hold_async, hold_sync])
+
+
+@BOTH
+def test_a_held_permit_is_renewed_until_it_is_released(hold: Hold) -> None:
+    with Fake(OK) as fake:
+        hold(fake.url, lambda _: wait(lambda: len(fake.renewals) >= 4))
+        assert fake.renewals[0] == {"policy": "work", "key": "k", "permit": "p1"}
+
+
+@BOTH
+def test_a_renewal_that_fails_is_tried_again(hold: Hold, caplog: pytest.LogCaptureFixture) -> None:
+    with Fake(AWAY, AWAY, OK) as fake:
+        hold(fake.url, lambda _: wait(lambda: len(fake.renewals) >= 4))
+    assert caplog.messages == []
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (UNKNOWN, "the server cannot renew permits: they expire after the `ttl` of their limit"),
+        (LOST, "a permit of `work` was lost before it was released"),
+    ],
+)
+def test_a_renewal_that_cannot_succeed_is_logged_once_and_not_repeated(
+    hold: Hold, caplog: pytest.LogCaptureFixture, answer: Answer, said: str
+) -> None:
+    with Fake(answer) as fake:
+        hold(fake.url, lambda is_renewing: wait(lambda: bool(fake.renewals) and not is_renewing()))
+        assert len(fake.renewals) == 1
+    assert [one for one in caplog.messages if "permit" in one] == [said]
+
+
+@BOTH
+def test_a_permit_outlives_its_time_with_a_real_server(
+    hold: Hold, start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a server that renews. Any other says so, once."""
+    server = start_server(
+        config="drain: 0s\npolicies:\n  work: { algorithm: concurrency, limit: 1, ttl: 6s }\n"
+    )
+
+    def work(_: object) -> None:
+        with SyncTidegate(server.address, timeout=DEADLINE, on_error="raise") as other:
+            end = time.monotonic() + 8
+            while time.monotonic() < end and not caplog.messages:
+                assert not other.acquire("work", "k").allowed or caplog.messages
+                time.sleep(0.05)
+
+    hold(server.address, work)
+    assert set(caplog.messages) <= {
+        "the server cannot renew permits: they expire after the `ttl` of their limit"
+    }
+    with SyncTidegate(server.address, timeout=DEADLINE, on_error="raise") as other:
+        assert other.acquire("work", "k").allowed
+
+
+def test_one_thread_renews_many_permits_and_ends_without_any() -> None:
+    renewed: dict[str, int] = {}
+
+    def renew(held: HeldPermit) -> bool:
+        renewed[held.permit] = renewed.get(held.permit, 0) + 1
+        return held.permit != "once"
+
+    thread = RenewalThread(renew)
+    held = [HeldPermit("p", "k", name, 0.02) for name in ("once", "a", "b")]
+    before = threading.active_count()
+    for one in held:
+        thread.add(one)
+    assert threading.active_count() <= before + 1
+    wait(lambda: min(renewed.get("a", 0), renewed.get("b", 0)) >= 5)
+    assert renewed["once"] == 1
+    for one in held:
+        thread.remove(one)
+    wait(lambda: not thread._is_running)
+    thread.add(held[1])
+    seen = renewed["a"]
+    wait(lambda: renewed["a"] > seen)
+    thread.remove(held[1])
+
+
+def test_permits_of_this_process_are_renewed_too() -> None:
+    now = 10**15
+    limits = LocalLimits(1, lambda: now)
+    policy = {"algorithm": "concurrency", "limit": 1, "ttl_us": 1_000_000}
+    check, error = Check("work", "k"), TidegateError("no answer")
+    permit = limits.acquire(policy, check, error).permit
+    assert permit is not None
+    now += 900_000_000
+    assert limits.renew(policy, check, permit) == 1000
+    now += 900_000_000
+    assert not limits.acquire(policy, check, error).allowed
+    now += 200_000_000
+    assert limits.renew(policy, check, permit) is None
