@@ -2,13 +2,16 @@
 
 mod id;
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
 pub use self::id::{BadPermitId, PermitId};
 pub(crate) use self::id::{HeldPermits, Holder};
+use crate::clock::{Clock, micros};
 use crate::reply::Later;
 use crate::store::owned::OwnedRequest;
 use crate::store::{
@@ -59,8 +62,40 @@ pub struct Permit {
     store: Arc<dyn Store>,
     held: Vec<Arc<Held>>,
     holder: Holder,
+    /// `None` where nothing is held, or by a `Limiter`.
+    lease: Option<Arc<LeaseEnd>>,
     #[cfg(any(feature = "breaker", feature = "leases"))]
     renewal: Option<background::Renewal>,
+}
+
+/// Until when a permit is certainly held, by the clock of this process that is never set.
+struct LeaseEnd {
+    clock: Arc<dyn Clock>,
+    length_us: u64,
+    ends_us: AtomicU64,
+}
+
+impl fmt::Debug for LeaseEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseEnd").field("ends_us", &self.ends_us).finish_non_exhaustive()
+    }
+}
+
+impl LeaseEnd {
+    fn new(clock: Arc<dyn Clock>, length: Duration, asked_us: u64) -> Self {
+        let lease = Self { clock, length_us: micros(length), ends_us: AtomicU64::new(0) };
+        lease.starts_at(asked_us);
+        lease
+    }
+
+    /// Granted or renewed by a request that was sent then: the store's lease started later.
+    fn starts_at(&self, asked_us: u64) {
+        self.ends_us.store(asked_us.saturating_add(self.length_us), Ordering::Relaxed);
+    }
+
+    fn is_running(&self) -> bool {
+        self.clock.steady_us() < self.ends_us.load(Ordering::Relaxed)
+    }
 }
 
 /// Permits held under one limit, and where to release them.
@@ -137,24 +172,45 @@ impl Permit {
             store,
             held: held.into_iter().map(Arc::new).collect(),
             holder,
+            lease: None,
             #[cfg(any(feature = "breaker", feature = "leases"))]
             renewal: None,
         }
     }
 
-    /// Renews it while it is held, if there is a runtime.
-    pub(crate) fn renewed(self, now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+    /// Renews it while it is held, if there is a runtime. It was asked for at `asked_us` of the steady clock.
+    pub(crate) fn renewed<C: Clock + 'static>(mut self, clock: &Arc<C>, asked_us: u64) -> Self {
+        let Some(shortest) = self.held.iter().map(|held| held.limit.period()).min() else {
+            return self;
+        };
+        let lease = Arc::new(LeaseEnd::new(clock.clone(), shortest, asked_us));
         #[cfg(any(feature = "breaker", feature = "leases"))]
         {
-            let mut permit = self;
-            permit.renewal = background::Renewal::start(&permit.store, &permit.held, now);
-            permit
+            self.renewal = background::Renewal::start(&self.store, &self.held, &lease, shortest);
         }
-        #[cfg(not(any(feature = "breaker", feature = "leases")))]
-        {
-            drop(now); // without a runtime nobody can wait
-            self
-        }
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Whether all its places are certainly held: its lease, counted from before it was asked for or last renewed, has not
+    /// ended by the clock of this process. A process that was stopped for long should look before it relies on its place.
+    ///
+    /// The permit of a [`Limiter`](crate::Limiter) has no clock, and says that it is held.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let engine =
+    ///     Engine::builder().clock(clock.clone()).policy("export", "concurrency 1 lease 30s").build()?;
+    /// let permit = engine.acquire("export", "user-42").now()?.permit.ok_or("refused")?;
+    /// assert!(permit.is_held());
+    /// clock.advance(Duration::from_secs(30)); // and nobody renews it, without a runtime
+    /// assert!(!permit.is_held());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_held(&self) -> bool {
+        self.lease.as_ref().is_none_or(|lease| lease.is_running())
     }
 
     /// The id of a permit that stays a permit: it is still released when it is dropped.
@@ -291,7 +347,7 @@ mod background {
     use tokio::runtime::Handle;
     use tokio::task::AbortHandle;
 
-    use super::{Held, release_granted};
+    use super::{Held, LeaseEnd, release_granted};
     use crate::reply::Later;
     use crate::store::owned::OwnedRequest;
     use crate::store::{Store, StoreError, StoreReply, StoreResult};
@@ -319,23 +375,29 @@ mod background {
         pub(super) fn start(
             store: &Arc<dyn Store>,
             held: &[Arc<Held>],
-            now: impl Fn() -> Timestamp + Send + Sync + 'static,
+            lease: &Arc<LeaseEnd>,
+            shortest: Duration,
         ) -> Option<Self> {
-            let shortest = held.iter().map(|held| held.limit.period()).min()?;
             let interval = (shortest / RENEWED_AT).max(INTERVAL_MIN);
             let runtime = Handle::try_current().ok()?;
-            let (store, mut held) = (store.clone(), held.to_vec());
+            let (store, mut held, lease) = (store.clone(), held.to_vec(), lease.clone());
             let task = runtime.spawn(async move {
                 while !held.is_empty() {
                     tokio::time::sleep(interval).await;
-                    let mut kept = Vec::with_capacity(held.len());
+                    let asked_us = lease.clock.steady_us();
+                    let (count, mut renewed, mut kept) = (held.len(), 0, Vec::new());
                     for one in held {
-                        // A failure may be over before the lease is.
-                        let is_lost = match one.renew(&*store, now()).await {
-                            Ok(reply) => reply.permits.is_empty(),
-                            Err(_) => false,
-                        };
-                        kept.extend((!is_lost).then_some(one));
+                        match one.renew(&*store, lease.clock.now()).await {
+                            Ok(reply) if reply.permits.is_empty() => {} // its place is lost
+                            outcome => {
+                                // A failure may be over before the lease is.
+                                renewed += usize::from(outcome.is_ok());
+                                kept.push(one);
+                            }
+                        }
+                    }
+                    if renewed == count {
+                        lease.starts_at(asked_us);
                     }
                     held = kept;
                 }

@@ -319,7 +319,7 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
     pub fn acquire(&self, key: Key<'_>, cost: u64) -> Reply<'e, Acquired<Answer<'e>>, CheckError> {
         let (engine, policy) = (self.engine, self.compiled());
         let keys: Vec<_> = held_keys(policy, key).collect();
-        let own = self.own_limit(key);
+        let (own, asked_us) = (self.own_limit(key), engine.state.clock.steady_us());
         engine.decide(policy, key, cost, Op::Take).then(move |decided| {
             let Decided { answer, permits } = decided?;
             let held = |(index, id): (usize, u64)| {
@@ -334,11 +334,7 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
             let held = permits.into_iter().filter_map(held).collect();
             let permit = engine.store_of(holder).map(|store| Permit::new(store, held, holder));
             let permit = permit.filter(|_| answer.decision.allowed());
-            let clock = &engine.state.clock;
-            let permit = permit.map(|permit| {
-                let clock = clock.clone();
-                permit.renewed(move || clock.now())
-            });
+            let permit = permit.map(|permit| permit.renewed(&engine.state.clock, asked_us));
             Ok(Acquired { answer, permit })
         })
     }

@@ -34,7 +34,7 @@ async fn a_permit_is_held_for_as_long_as_it_is_not_dropped() {
     let (engine, clock) = engine();
     let held = acquire(&engine).unwrap();
     pass(&clock, 20 * LEASE).await;
-    assert!(acquire(&engine).is_none());
+    assert!(acquire(&engine).is_none() && held.is_held());
     drop(held);
     // Nothing renews it any more: neither a place of its own, nor that of another.
     let id = acquire(&engine).unwrap().into_id();
@@ -60,12 +60,15 @@ async fn an_id_is_renewed_by_who_has_it() {
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_lost_is_not_taken_from_the_next_holder() {
     let (engine, clock) = engine();
-    let _frozen = acquire(&engine).unwrap();
+    let frozen = acquire(&engine).unwrap();
     // The store's clock goes on while the process stands still.
-    clock.advance(2 * LEASE);
+    clock.advance(LEASE);
+    assert!(!frozen.is_held(), "it knows at once, before the store is asked");
+    clock.advance(LEASE);
     let next = acquire(&engine).unwrap();
     pass(&clock, 3 * LEASE).await;
     assert!(acquire(&engine).is_none(), "the next holder has it");
+    assert!(next.is_held() && !frozen.is_held());
     drop(next);
     assert!(acquire(&engine).is_some());
 }
