@@ -185,9 +185,11 @@ impl Config {
         let listen = listen::listeners(file, &top.field("listen"));
         let store = store::store(file.store.as_ref(), stores, &top.field("store"));
         store::check_policies(&store, stores, &policies, top);
+        let proxy = proxy::proxy(file, listen.contains_key(&Door::Proxy), top);
+        proxy::check_in_flight(proxy.as_ref(), &store, stores, top);
         Self {
             store,
-            proxy: proxy::proxy(file, listen.contains_key(&Door::Proxy), top),
+            proxy,
             listen,
             key_prefix: key_prefix(file, &top.field("key_prefix")),
             policies,

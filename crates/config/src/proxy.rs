@@ -6,13 +6,16 @@ mod target;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
+use tidegate::driver::StoreDrivers;
 
-pub use self::settings::{HealthCheck, Settings, Times};
+pub use self::settings::{HealthCheck, InFlightMax, Settings, Times};
 pub use self::target::{Endpoint, Target};
 use super::amount::{shed_status, time};
 use super::node::Cursor;
+use super::secret::SecretSource;
+use super::store::StoreChoice;
 use super::text::{self, Span};
-pub use super::text::{Balance, HostHeader};
+pub use super::text::{Balance, HostHeader, InFlightScope};
 
 /// A bound on the label values in metrics.
 const UPSTREAMS_MAX: usize = 64;
@@ -46,11 +49,48 @@ pub fn proxy(file: &text::File, is_open: bool, top: &Cursor<'_>) -> Option<Setti
     ] {
         *field = given.and_then(|given| usize::try_from(given).ok()).unwrap_or(*field);
     }
+    settings.in_flight = text.in_flight.map(|it| InFlightMax {
+        max: it.max.into(),
+        scope: it.scope.unwrap_or(InFlightScope::Node),
+    });
     settings.per_client = text.per_client.into();
     settings.shed_status = shed_status(text.shed_status.map(Into::into), &cursor);
     settings.health =
         text.health.as_ref().and_then(|health| check(health, &cursor.field("health")));
     Some(settings)
+}
+
+/// Warns of a bound that does not mean what it seems to.
+pub(crate) fn check_in_flight(
+    settings: Option<&Settings>,
+    store: &StoreChoice,
+    stores: StoreDrivers,
+    top: &Cursor<'_>,
+) {
+    let Some(settings) = settings else { return };
+    let Some(InFlightMax { max, scope }) = settings.in_flight else { return };
+    let cursor = top.field("proxy").field("in_flight");
+    if usize::try_from(max).is_ok_and(|max| max > settings.requests_max) {
+        let requests_max = settings.requests_max;
+        cursor.field("max").warn(format!(
+            "is never reached: `max_requests` lets {requests_max} in. Raise it, or lower this one"
+        ));
+    }
+    let SecretSource::Given(url) = &store.url else { return };
+    if scope != InFlightScope::Fleet {
+        return;
+    }
+    if stores.is_local(&url.0) {
+        cursor.field("scope").warn(
+            "counts this process alone: the store is in memory. Set `store:` to one that all proxies share, or write \
+             `scope: node`",
+        );
+    } else if url.0.starts_with("memcached:") {
+        cursor.field("scope").warn(
+            "memcached may forget places under memory pressure and when it restarts, and then more than `max` requests \
+             pass: use Redis or PostgreSQL, or keep `max` below what the upstream can bear",
+        );
+    }
 }
 
 fn upstreams(text: &text::Proxy, cursor: &Cursor<'_>) -> Vec<Target> {

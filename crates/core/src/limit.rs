@@ -213,6 +213,33 @@ impl Limit {
         self.peek(state, now, 0)
     }
 
+    /// Gives the permit of this id and cost a whole lease from now. `false` if it is not held any more: it was released,
+    /// or its lease has ended. Only a concurrency limit has permits.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::{Limit, State, Timestamp};
+    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
+    /// let limit: Limit = "concurrency 1 lease 30s".parse()?;
+    /// let (_, change) = limit.decide(&State::Empty, now, 1);
+    /// let mut state = State::Empty;
+    /// state.apply(change);
+    /// let id = change.permit().map_or(0, |permit| permit.id);
+    /// let after = |seconds| now + Duration::from_secs(seconds);
+    /// assert!(limit.renew(&mut state, after(29), id, 1));
+    /// assert!(!limit.peek(&state, after(58), 1).allowed());
+    /// assert!(!limit.renew(&mut state, after(59), id, 1)); // too late
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn renew(&self, state: &mut State, now: Timestamp, permit_id: u64, cost: u64) -> bool {
+        match (self, state) {
+            (Self::Concurrency(limit), State::Permits(permits)) => {
+                permits.renew(permit_id, cost, now.as_micros(), limit.lease_us())
+            }
+            _ => false,
+        }
+    }
+
     /// The ceiling: the most that a single check can ever be granted.
     #[inline]
     pub fn ceiling(&self) -> u64 {

@@ -12,12 +12,12 @@ use crate::{error, override_table};
 #[derive(Clone, Debug)]
 pub(crate) enum Expects {
     /// Per limit its ceiling, and whether it can grant permits; whether permits are granted, or a lease; and the permit to
-    /// be released.
+    /// be released or renewed.
     Verdict {
         limits: Vec<(u64, bool)>,
         permits: bool,
         leases: bool,
-        releases: Option<u64>,
+        held: Option<u64>,
     },
     /// Per limit its ceiling.
     Each(Vec<u64>),
@@ -99,7 +99,7 @@ impl Expects {
                 let (delay, ticks, frac) = (next()?, next()?, next()?);
                 ScriptReply::Reserved(reserve_reply(shaper, first, delay, ticks, frac)?)
             }
-            Expects::Verdict { limits, permits: grants, leases, releases } => {
+            Expects::Verdict { limits, permits: grants, leases, held } => {
                 let several = limits.len() > 1;
                 let binding = if several { unsigned(first)? } else { 0 };
                 let remaining = if several { next()? } else { first };
@@ -114,7 +114,7 @@ impl Expects {
                         permits.push((index, id));
                     }
                 }
-                if let Some(id) = releases
+                if let Some(id) = held
                     && next()? == 1
                 {
                     permits.push((0, *id));

@@ -197,6 +197,7 @@ impl ScriptRequest {
                 format!("give:{}:{}", granted_at.as_micros(), age_us.min(EXACT_MAX))
             }
             Op::Release { permit_id } => format!("release:{permit_id}"),
+            Op::Renew { permit_id } => format!("renew:{permit_id}"),
         };
         text.push_str(if request.mode == Mode::All { " all " } else { " any " });
         let cost = match request.op {
@@ -213,12 +214,12 @@ impl ScriptRequest {
             request.limits.iter().map(|it| (it.limit.ceiling(), it.limit.grants_permits()));
         let limits = limits.collect();
         let leases = matches!(request.op, Op::Lease(_));
-        let releases = match request.op {
-            Op::Release { permit_id } => Some(permit_id),
+        let held = match request.op {
+            Op::Release { permit_id } | Op::Renew { permit_id } => Some(permit_id),
             _ => None,
         };
         let permits = request.op == Op::Take;
-        let expects = Expects::Verdict { limits, permits, leases, releases };
+        let expects = Expects::Verdict { limits, permits, leases, held };
         let charges = leases || request.op == Op::Take && request.cost > 0;
         let work = work_of(request.limits);
         Self { keys, text, now, charges, script: ScriptKind::Check, expects, work }

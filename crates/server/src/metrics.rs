@@ -51,6 +51,8 @@ use tidegate::driver::OpenStore;
 pub(crate) enum Shed {
     /// The pools of the upstreams are full.
     InFlight,
+    /// All places at the upstreams are taken.
+    Places,
     /// Too many requests in flight.
     Requests,
     /// Too many requests wait in leaky buckets.
@@ -60,12 +62,14 @@ pub(crate) enum Shed {
 }
 
 impl Shed {
-    const ALL: [Self; 4] = [Self::InFlight, Self::Requests, Self::Waiting, Self::PerClient];
+    const ALL: [Self; 5] =
+        [Self::InFlight, Self::Places, Self::Requests, Self::Waiting, Self::PerClient];
 
     /// The setting that bounds it.
     const fn as_str(self) -> &'static str {
         match self {
             Self::InFlight => "in_flight",
+            Self::Places => "proxy.in_flight",
             Self::Requests => "max_requests",
             Self::Waiting => "max_waiting",
             Self::PerClient => "per_client",

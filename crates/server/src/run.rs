@@ -32,7 +32,7 @@ use crate::net::{
     AcceptBounds, Client, Clients, ConnectionHandler, Listener, OnRefused, Preamble, Shutdown,
     Stream, TrustedPeers, accept, tls,
 };
-use crate::service::{AppState, Draft};
+use crate::service::{AppState, Draft, InForce};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
 use crate::upstreams::{self, Upstreams};
@@ -154,7 +154,7 @@ async fn until_stopped(
     };
     systemd.alive_during(doors.close(notice)).await;
     until_closed.abort_all();
-    return_leases(&app.in_force().engine, deadline).await;
+    return_leases(&app.in_force(), deadline).await;
     #[cfg(feature = "otlp")]
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
@@ -322,11 +322,15 @@ impl<D: ConnectionHandler + Sync> ConnectionHandler for Counted<D> {
     }
 }
 
-/// Returns leases, so that other nodes can use what is left of them. Waits for one deadline of the store and not for
-/// replies: leases that are not returned expire.
-async fn return_leases(engine: &Engine, deadline: Duration) {
-    if engine.lease_stats().keys > 0 {
-        engine.release_leases();
+/// Returns leases and places, so that other nodes can use what is left of them. Waits for one deadline of the store and not
+/// for replies: what is not returned expires.
+async fn return_leases(in_force: &InForce, deadline: Duration) {
+    let places = in_force.in_flight.as_ref().map_or(0, |bound| bound.release_spare());
+    let leased = in_force.engine.lease_stats().keys;
+    if leased > 0 {
+        in_force.engine.release_leases();
+    }
+    if leased > 0 || places > 0 {
         tokio::time::sleep(deadline).await;
     }
 }

@@ -4,6 +4,7 @@
 //!   health.
 //! - A [`connection`] is driven by the request that uses it, without a task in between. HTTP/2 connections are shared:
 //!   [`http2`].
+//! - [`in_flight`] bounds the requests at all upstreams, of this node or of a fleet.
 //! - [`upload`] is a request body in transit. [`hops`] removes hop-by-hop headers, [`forwarded`] writes `Forwarded` headers.
 
 pub(crate) mod connection;
@@ -12,6 +13,7 @@ pub(crate) mod forwarded;
 mod health;
 pub(crate) mod hops;
 mod http2;
+pub(crate) mod in_flight;
 mod keeper;
 mod pool;
 mod tls;

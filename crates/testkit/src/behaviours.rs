@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::{
     Changed, KeyedLimit, LeakyBucket, Limit, Mode, Op, OverrideChange, ReserveRequest, Scope,
-    Source, Store, StoreErrorKind, StoreReply, StoreRequest,
+    Source, Store, StoreError, StoreErrorKind, StoreReply, StoreRequest, Timestamp,
 };
 use tidegate_core::{GrantRequest, Return};
 
@@ -55,6 +55,7 @@ macro_rules! store_behaviours {
             charges_all_limits_or_none,
             gives_back_what_was_spent,
             grants_permits_and_takes_them_back,
+            renews_permits_that_are_held,
             grants_leases_and_takes_units_back,
             rejects_requests_that_make_no_sense,
             keeps_scopes_apart,
@@ -100,6 +101,7 @@ pub async fn broken_promises(open: impl Fn() -> Arc<dyn Store>) -> Vec<&'static 
         charges_all_limits_or_none,
         gives_back_what_was_spent,
         grants_permits_and_takes_them_back,
+        renews_permits_that_are_held,
         grants_leases_and_takes_units_back,
         rejects_requests_that_make_no_sense,
         keeps_scopes_apart,
@@ -117,9 +119,20 @@ pub async fn broken_promises(open: impl Fn() -> Arc<dyn Store>) -> Vec<&'static 
 
 /// One request on one limit.
 async fn decide(store: &dyn Store, scope: &Scope, limit: &Limit, op: Op, cost: u64) -> StoreReply {
+    decide_at(store, scope, limit, op, cost, NOW).await.unwrap()
+}
+
+async fn decide_at(
+    store: &dyn Store,
+    scope: &Scope,
+    limit: &Limit,
+    op: Op,
+    cost: u64,
+    now: Timestamp,
+) -> Result<StoreReply, StoreError> {
     let limits = [KeyedLimit { scope, key: b"user-42", limit }];
     let request = StoreRequest { mode: Mode::All, limits: &limits, cost, op };
-    store.decide(&request, NOW).await.unwrap()
+    store.decide(&request, now).await
 }
 
 /// Eight tasks on one key of a limit of 10 admit 10, for every algorithm.
@@ -332,6 +345,42 @@ pub async fn grants_permits_and_takes_them_back(store: Arc<dyn Store>) {
     }
     let again = take().await;
     assert!(!ids.contains(&again.permits[0].1), "an id is used once");
+}
+
+/// A permit that is renewed lives a whole lease from then; one that has ended, was released or was never granted is not
+/// renewed, and no other permit in its place.
+pub async fn renews_permits_that_are_held(store: Arc<dyn Store>) {
+    let limit: Limit = "concurrency 5 lease 60s".parse().unwrap();
+    let scope = Scope::named("renewed", "");
+    let after = |seconds| NOW + Duration::from_secs(seconds);
+    let ask = |op, cost, now| decide_at(&*store, &scope, &limit, op, cost, now);
+    let renew = |permit_id| Op::Renew { permit_id };
+    let two = ask(Op::Take, 2, NOW).await.unwrap().permits[0].1;
+    let one = ask(Op::Take, 1, NOW).await.unwrap().permits[0].1;
+    let unknown = two.max(one) + 1000;
+    for (seconds, permit_id, cost, is_renewed, left) in [
+        (40, two, 2, true, 2),
+        (59, unknown, 1, false, 2),
+        (59, two, 1, false, 2), // of another cost
+        (60, one, 1, false, 3), // at the very end of its lease
+        (61, one, 1, false, 3),
+        (99, two, 2, true, 3),
+        (100, two, 2, true, 3),
+        (160, two, 2, false, 5),
+    ] {
+        let reply = ask(renew(permit_id), cost, after(seconds)).await.unwrap();
+        let expected = is_renewed.then_some((0, permit_id));
+        assert_eq!(reply.permits, Vec::from_iter(expected), "after {seconds} s");
+        assert_eq!(reply.verdict.decision.remaining(), left, "after {seconds} s");
+    }
+    let last = ask(Op::Take, 1, after(200)).await.unwrap().permits[0].1;
+    ask(Op::Release { permit_id: last }, 1, after(200)).await.unwrap();
+    assert_eq!(ask(renew(last), 1, after(200)).await.unwrap().permits, [], "it was released");
+    let other: Limit = "10/day".parse().unwrap();
+    for (limit, permit_id) in [(&other, last), (&limit, u64::MAX)] {
+        let error = decide_at(&*store, &scope, limit, renew(permit_id), 1, NOW).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::BadRequest, "{limit:?}: {error}");
+    }
 }
 
 /// A lease takes what is wanted and there; what comes back can be taken again.

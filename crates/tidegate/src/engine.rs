@@ -46,7 +46,7 @@ pub use together::Together;
 use crate::clock::{Clock, SystemClock};
 use crate::key::AsKey;
 use crate::permit::Holder;
-pub use crate::permit::{Acquired, BadPermitId, Permit, PermitId, Released};
+pub use crate::permit::{Acquired, BadPermitId, Permit, PermitId, Released, Renewed};
 pub use crate::reply::{Later, Reply, UnderWay};
 use crate::store::Store;
 #[cfg(feature = "leases")]
@@ -243,6 +243,28 @@ impl<C: Clock + 'static> Engine<C> {
     pub fn release(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, Released, CheckError> {
         self.policy_ref(check.policy)
             .map_or_else(Reply::failed, |policy| policy.release(check.key, permit))
+    }
+
+    /// Gives a permit a whole lease from now, if it is still held. Like a release, it works on any node with the same store,
+    /// and the check's cost does not matter. A [`Permit`] renews itself; this is for its [id](Permit::into_id).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Check, Engine, Key, ManualClock, Permit, Renewed};
+    /// let clock = ManualClock::default();
+    /// let engine =
+    ///     Engine::builder().clock(clock.clone()).policy("export", "concurrency 1 lease 30s").build()?;
+    /// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+    /// let id = engine.acquire_for(&check).now()?.permit.map(Permit::into_id).unwrap();
+    /// clock.advance(Duration::from_secs(20));
+    /// assert_eq!(engine.renew(&check, &id).now()?, Renewed::For(Duration::from_secs(30)));
+    /// clock.advance(Duration::from_secs(20));
+    /// assert!(engine.acquire_for(&check).now()?.permit.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn renew(&self, check: &Check<'_>, permit: &PermitId) -> Reply<'_, Renewed, CheckError> {
+        self.policy_ref(check.policy)
+            .map_or_else(Reply::failed, |policy| policy.renew(check.key, permit))
     }
 
     /// The store that permits are kept in; `None` if it is another node's.

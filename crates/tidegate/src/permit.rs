@@ -1,13 +1,17 @@
-//! Permits of a concurrency limit, released when dropped.
+//! Permits of a concurrency limit, renewed while they are held and released when dropped.
 
 mod id;
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate_core::{Limit, Mode, Timestamp};
 
 pub use self::id::{BadPermitId, PermitId};
 pub(crate) use self::id::{HeldPermits, Holder};
+use crate::clock::{Clock, micros};
 use crate::reply::Later;
 use crate::store::owned::OwnedRequest;
 use crate::store::{
@@ -35,6 +39,10 @@ pub struct Acquired<A> {
 
 /// Permits of a concurrency limit. Released when dropped.
 ///
+/// One that an [`Engine`](crate::Engine) granted inside a tokio runtime is renewed each time a third of its lease has
+/// passed, so that work may take longer than the lease. (This needs the feature `breaker` or `leases`, and a runtime with
+/// timers.) A process that is stopped for longer than the lease loses its place, and does not get it back.
+///
 /// A release that fails is sent again in the background, four times within some seconds, where permits come from a store
 /// over the network and there is a tokio runtime. If that fails too, the permit is freed when its lease ends.
 ///
@@ -52,8 +60,42 @@ pub struct Acquired<A> {
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct Permit {
     store: Arc<dyn Store>,
-    held: Vec<Held>,
+    held: Vec<Arc<Held>>,
     holder: Holder,
+    /// `None` where nothing is held, or by a `Limiter`.
+    lease: Option<Arc<LeaseEnd>>,
+    #[cfg(any(feature = "breaker", feature = "leases"))]
+    renewal: Option<background::Renewal>,
+}
+
+/// Until when a permit is certainly held, by the clock of this process that is never set.
+struct LeaseEnd {
+    clock: Arc<dyn Clock>,
+    length_us: u64,
+    ends_us: AtomicU64,
+}
+
+impl fmt::Debug for LeaseEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseEnd").field("ends_us", &self.ends_us).finish_non_exhaustive()
+    }
+}
+
+impl LeaseEnd {
+    fn new(clock: Arc<dyn Clock>, length: Duration, asked_us: u64) -> Self {
+        let lease = Self { clock, length_us: micros(length), ends_us: AtomicU64::new(0) };
+        lease.starts_at(asked_us);
+        lease
+    }
+
+    /// Granted or renewed by a request that was sent then: the store's lease started later.
+    fn starts_at(&self, asked_us: u64) {
+        self.ends_us.store(asked_us.saturating_add(self.length_us), Ordering::Relaxed);
+    }
+
+    fn is_running(&self) -> bool {
+        self.clock.steady_us() < self.ends_us.load(Ordering::Relaxed)
+    }
 }
 
 /// Permits held under one limit, and where to release them.
@@ -95,9 +137,80 @@ pub enum Released {
     OtherNode,
 }
 
+/// What became of a renewal.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::{Check, Engine, Key, Permit, Renewed};
+///
+/// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+/// let check = Check { policy: "export", key: Key::One(b"user-42"), cost: 1 };
+/// let id = engine.acquire_for(&check).now()?.permit.map(Permit::into_id).unwrap();
+/// assert_eq!(engine.renew(&check, &id).now()?, Renewed::For(Duration::from_secs(30)));
+/// let _ = engine.release(&check, &id).now()?;
+/// assert_eq!(engine.renew(&check, &id).now()?, Renewed::NotHeld);
+/// assert_eq!(engine.renew(&check, &"p2.pool.1f".parse()?).now()?, Renewed::UnknownLimit);
+/// assert_eq!(engine.renew(&check, &"l2.7e..1f".parse()?).now()?, Renewed::OtherNode);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Renewed {
+    /// All its places are held for this long, from now.
+    For(Duration),
+    /// It is not held, or not under every limit: released before, its lease had ended, or it is of another key.
+    NotHeld,
+    /// The policy has none of its limits, or no longer.
+    UnknownLimit,
+    /// Another node granted it while the store failed, or this one before it was restarted.
+    OtherNode,
+}
+
 impl Permit {
     pub(crate) fn new(store: Arc<dyn Store>, held: Vec<Held>, holder: Holder) -> Self {
-        Self { store, held, holder }
+        Self {
+            store,
+            held: held.into_iter().map(Arc::new).collect(),
+            holder,
+            lease: None,
+            #[cfg(any(feature = "breaker", feature = "leases"))]
+            renewal: None,
+        }
+    }
+
+    /// Renews it while it is held, if there is a runtime. It was asked for at `asked_us` of the steady clock.
+    pub(crate) fn renewed<C: Clock + 'static>(mut self, clock: &Arc<C>, asked_us: u64) -> Self {
+        let Some(shortest) = self.held.iter().map(|held| held.limit.period()).min() else {
+            return self;
+        };
+        let lease = Arc::new(LeaseEnd::new(clock.clone(), shortest, asked_us));
+        #[cfg(any(feature = "breaker", feature = "leases"))]
+        {
+            self.renewal = background::Renewal::start(&self.store, &self.held, &lease, shortest);
+        }
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Whether all its places are certainly held: its lease, counted from before it was asked for or last renewed, has not
+    /// ended by the clock of this process. A process that was stopped for long should look before it relies on its place.
+    ///
+    /// The permit of a [`Limiter`](crate::Limiter) has no clock, and says that it is held.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, ManualClock};
+    /// let clock = ManualClock::default();
+    /// let engine =
+    ///     Engine::builder().clock(clock.clone()).policy("export", "concurrency 1 lease 30s").build()?;
+    /// let permit = engine.acquire("export", "user-42").now()?.permit.ok_or("refused")?;
+    /// assert!(permit.is_held());
+    /// clock.advance(Duration::from_secs(30)); // and nobody renews it, without a runtime
+    /// assert!(!permit.is_held());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_held(&self) -> bool {
+        self.lease.as_ref().is_none_or(|lease| lease.is_running())
     }
 
     /// The id of a permit that stays a permit: it is still released when it is dropped.
@@ -114,7 +227,7 @@ impl Permit {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&self) -> PermitId {
-        let held = |held: &Held| HeldPermits {
+        let held = |held: &Arc<Held>| HeldPermits {
             limit: held.scope.limit().to_owned(),
             id: held.id,
             cost: held.cost,
@@ -122,8 +235,9 @@ impl Permit {
         PermitId { holder: self.holder, held: self.held.iter().map(held).collect() }
     }
 
-    /// Turns the permit into an id that can be written as text. It is then released only by
-    /// [`Engine::release`](crate::Engine::release), or when its lease ends.
+    /// Turns the permit into an id that can be written as text. It is then renewed only by
+    /// [`Engine::renew`](crate::Engine::renew), and released by [`Engine::release`](crate::Engine::release), or when its
+    /// lease ends.
     ///
     /// ```
     /// # use tidegate::{Check, Engine, Key};
@@ -145,6 +259,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        #[cfg(any(feature = "breaker", feature = "leases"))]
+        drop(self.renewal.take());
         for held in self.held.drain(..) {
             // Sent by the call itself, even if the reply is dropped. Without a time: whether its lease has ended does not
             // matter to anybody.
@@ -159,10 +275,17 @@ impl Drop for Permit {
 
 impl Held {
     pub(crate) fn release(&self, store: &dyn Store, now: Timestamp) -> StoreResult<StoreReply> {
-        let Self { id, cost, scope, key, limit } = self;
+        self.ask(store, Op::Release { permit_id: self.id }, now)
+    }
+
+    pub(crate) fn renew(&self, store: &dyn Store, now: Timestamp) -> StoreResult<StoreReply> {
+        self.ask(store, Op::Renew { permit_id: self.id }, now)
+    }
+
+    fn ask(&self, store: &dyn Store, op: Op, now: Timestamp) -> StoreResult<StoreReply> {
+        let Self { scope, key, limit, .. } = self;
         let limits = [KeyedLimit { scope, key, limit }];
-        let (cost, op) = (*cost, Op::Release { permit_id: *id });
-        store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost, op }, now)
+        store.decide(&StoreRequest { mode: Mode::All, limits: &limits, cost: self.cost, op }, now)
     }
 }
 
@@ -210,9 +333,9 @@ pub(crate) fn released_if_abandoned(
     }
 }
 
-/// What goes on after its caller has left: retries of failed releases, so that a permit is not taken for its whole lease,
-/// and replies to acquires that nobody waits for. Ids do not repeat, so a release that did run frees no other permit when
-/// it is sent again.
+/// What goes on beside its caller: renewals of permits that are held; retries of failed releases, so that a permit is not
+/// taken for its whole lease; and replies to acquires that nobody waits for. Ids do not repeat, so a release that did run
+/// frees no other permit when it is sent again.
 #[cfg(any(feature = "breaker", feature = "leases"))]
 mod background {
     use std::pin::Pin;
@@ -222,8 +345,9 @@ mod background {
 
     use tidegate_core::Timestamp;
     use tokio::runtime::Handle;
+    use tokio::task::AbortHandle;
 
-    use super::{Held, release_granted};
+    use super::{Held, LeaseEnd, release_granted};
     use crate::reply::Later;
     use crate::store::owned::OwnedRequest;
     use crate::store::{Store, StoreError, StoreReply, StoreResult};
@@ -237,11 +361,62 @@ mod background {
         Duration::from_secs(5),
     ];
 
+    /// A permit is renewed when this part of its lease has passed: if that fails, there is time for another attempt.
+    const RENEWED_AT: u32 = 3;
+
+    /// The shortest time between renewals: leases that end sooner are not kept.
+    const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+    /// Renews permits until it is dropped, or until none of them is held.
+    #[derive(Debug)]
+    pub(super) struct Renewal(AbortHandle);
+
+    impl Renewal {
+        pub(super) fn start(
+            store: &Arc<dyn Store>,
+            held: &[Arc<Held>],
+            lease: &Arc<LeaseEnd>,
+            shortest: Duration,
+        ) -> Option<Self> {
+            let interval = (shortest / RENEWED_AT).max(INTERVAL_MIN);
+            let runtime = Handle::try_current().ok()?;
+            let (store, mut held, lease) = (store.clone(), held.to_vec(), lease.clone());
+            let task = runtime.spawn(async move {
+                while !held.is_empty() {
+                    tokio::time::sleep(interval).await;
+                    let asked_us = lease.clock.steady_us();
+                    let (count, mut renewed, mut kept) = (held.len(), 0, Vec::new());
+                    for one in held {
+                        match one.renew(&*store, lease.clock.now()).await {
+                            Ok(reply) if reply.permits.is_empty() => {} // its place is lost
+                            outcome => {
+                                // A failure may be over before the lease is.
+                                renewed += usize::from(outcome.is_ok());
+                                kept.push(one);
+                            }
+                        }
+                    }
+                    if renewed == count {
+                        lease.starts_at(asked_us);
+                    }
+                    held = kept;
+                }
+            });
+            Some(Self(task.abort_handle()))
+        }
+    }
+
+    impl Drop for Renewal {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+
     /// Sends a release again if it fails, in the background, as long as there is a runtime.
     pub(super) fn retry_release(
         reply: StoreResult<StoreReply>,
         store: &Arc<dyn Store>,
-        held: Held,
+        held: Arc<Held>,
     ) {
         let first = reply.split();
         if matches!(first, Ok(Ok(_))) {

@@ -147,6 +147,9 @@ fn post(server: &Server, path: &str, body: &str) {
     }
 }
 
+/// What is done with a permit.
+const HELD: [&str; 2] = ["/v1/release", "/v1/renew"];
+
 fn fire(server: &Server) {
     let calls = ["check", "peek", "refund", "reset", "reserve", "acquire"];
     for path in calls.map(|call| format!("/v1/{call}")) {
@@ -164,16 +167,16 @@ fn fire(server: &Server) {
         assert_store_is_well(server, &path);
     }
     for policy in NAMES {
-        for permit in PERMITS {
+        for (permit, path) in PERMITS.iter().flat_map(|it| HELD.map(|path| (it, path))) {
             post(
                 server,
-                "/v1/release",
+                path,
                 &json!({"policy": policy, "key": "k", "permit": permit}).to_string(),
             );
             let keys = json!({"ip": "203.0.113.9"});
             post(
                 server,
-                "/v1/release",
+                path,
                 &json!({"policy": policy, "keys": keys, "permit": permit}).to_string(),
             );
         }
@@ -181,11 +184,10 @@ fn fire(server: &Server) {
             for path in calls.map(|call| format!("/v1/{call}")) {
                 post(server, &path, &json!({"policy": policy, "key": key}).to_string());
             }
-            post(
-                server,
-                "/v1/release",
-                &json!({"policy": policy, "key": key, "permit": "p2..1"}).to_string(),
-            );
+            for path in HELD {
+                let body = json!({"policy": policy, "key": key, "permit": "p2..1"}).to_string();
+                post(server, path, &body);
+            }
         }
     }
     assert_store_is_well(server, "permits and keys");

@@ -58,6 +58,37 @@ fn several_permits_are_released_together_in_every_store() {
 }
 
 #[test]
+fn a_permit_is_renewed_on_every_node_until_it_is_released() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let in_redis = format!("store: {{ url: \"{}\", deadline: 10s }}\n", redis.url());
+    for (store, nodes) in [("", 1), (in_redis.as_str(), 2)] {
+        let policies = "policies: { report: { algorithm: concurrency, limit: 5, ttl: 1h } }\n";
+        let config = format!("{store}{policies}");
+        let nodes: Vec<_> = (0..nodes).map(|_| Server::with_config(&folder, &config)).collect();
+        let held = nodes[0].post("/v1/acquire", REPORT);
+        let ask = |node: &Server, path: &str, permit: &str| {
+            let body = json!({"policy": "report", "key": "ann", "permit": permit});
+            let reply = node.post(path, &body.to_string());
+            (reply.status, reply.body)
+        };
+        let permit = permit(&held).unwrap();
+        for node in &nodes {
+            let renewed = (200, r#"{"renewed":true,"ttl_ms":3600000}"#.to_owned());
+            assert_eq!(ask(node, "/v1/renew", &permit), renewed, "{store}");
+        }
+        let not_renewed = (200, r#"{"renewed":false}"#.to_owned());
+        for unknown in ["p2..1", "p2.pool.1", "l2.7e..1"] {
+            assert_eq!(ask(&nodes[0], "/v1/renew", unknown), not_renewed, "{unknown} {store}");
+        }
+        assert_eq!(nodes[0].remaining("report", "ann"), 4, "{store}");
+        assert_eq!(ask(&nodes[0], "/v1/release", &permit).1, r#"{"released":true}"#);
+        for node in &nodes {
+            assert_eq!(ask(node, "/v1/renew", &permit), not_renewed, "{store}");
+        }
+    }
+}
+
+#[test]
 fn invalid_permit_requests_are_refused() {
     let server = Server::start();
     for (path, body, status, field) in [
@@ -72,6 +103,11 @@ fn invalid_permit_requests_are_refused() {
         ("/v1/release", r#"{"policy":"report","key":"k","permit":"p2..1","cost":1}"#, 400, "cost"),
         ("/v1/release", r#"{"policy":"reprot","key":"k","permit":"p2..1"}"#, 404, "policy"),
         ("/v1/release", r#"{"policy":"report","permit":"p2..1"}"#, 400, "key"),
+        ("/v1/renew", REPORT, 400, "permit"),
+        ("/v1/renew", r#"{"policy":"report","key":"k","permit":"x"}"#, 400, "permit"),
+        ("/v1/renew", r#"{"policy":"report","key":"k","permit":"p2..1","cost":1}"#, 400, "cost"),
+        ("/v1/renew", r#"{"policy":"reprot","key":"k","permit":"p2..1"}"#, 404, "policy"),
+        ("/v1/renew", r#"{"policy":"report","permit":"p2..1"}"#, 400, "key"),
         // By its position, as permits were once written.
         ("/v1/release", r#"{"policy":"report","key":"k","permit":"p0.1f"}"#, 400, "permit"),
     ] {

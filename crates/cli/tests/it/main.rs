@@ -61,6 +61,7 @@ mod proxy;
 mod proxy_bodies;
 mod proxy_capacity;
 mod proxy_command;
+mod proxy_fleet;
 mod proxy_http2;
 mod proxy_smuggling;
 mod proxy_support;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use crate::processes::wait_until;
-use crate::programs::root;
+use crate::programs::{curl, root};
 use crate::proxy_support::{Proxy, by_hand, read_answer, read_head};
 use crate::support::Folder;
 use crate::support::{DEADLINE, Reply};
@@ -179,4 +179,31 @@ fn an_open_tunnel_does_not_delay_the_shutdown() {
     stream.write_all(ASK).unwrap();
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 101"));
     assert_eq!(proxy.server.stop("TERM").code(), Some(0));
+}
+
+/// The lease is nine seconds, so that it is renewed after three.
+#[test]
+fn a_long_response_keeps_its_place() {
+    let folder = Folder::new();
+    let more = "policies: { live: { algorithm: concurrency, limit: 1, ttl: 9s } }\n\
+        routes: [{ policy: live, key: global }]";
+    let proxy = Proxy::start(&folder, &format!("http://{}", parrot()), "", more);
+    let mut stream = proxy.server.connect();
+    stream.write_all(ASK).unwrap();
+    assert!(read_head(&mut stream).starts_with("HTTP/1.1 101 "));
+    let ends_after = || {
+        let body = r#"{"policy":"live","key":"global","cost":0}"#;
+        let answer = curl(&["-d", body, &format!("http://{}/v1/peek", proxy.api)]);
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["remaining"], 0, "it is held");
+        answer["reset_after_ms"].as_u64().unwrap()
+    };
+    let mut before = ends_after();
+    wait_until("the lease is renewed", DEADLINE, || {
+        let now = ends_after();
+        now > std::mem::replace(&mut before, now)
+    });
+    assert_eq!(proxy.server.get("/").status, 429);
+    drop(stream);
+    wait_until("its place is free", DEADLINE, || proxy.server.get("/").status == 200);
 }

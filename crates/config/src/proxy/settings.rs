@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 
 use super::target::Target;
 use crate::per_client::PerClient;
-use crate::text::{Balance, HostHeader};
+use crate::text::{Balance, HostHeader, InFlightScope};
 
 /// The settings of the proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub struct Settings {
     pub idle_connections_max: usize,
     /// The most requests in flight; further ones are refused.
     pub requests_max: usize,
+    /// The most requests at the upstreams.
+    pub in_flight: Option<InFlightMax>,
     /// The most of them of one client.
     pub per_client: PerClient,
     /// The most requests that wait in leaky buckets.
@@ -33,6 +35,14 @@ pub struct Settings {
     pub health: Option<HealthCheck>,
     /// Whether upstreams get a `Forwarded` header as well.
     pub writes_forwarded: bool,
+}
+
+/// The most requests at the upstreams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InFlightMax {
+    pub max: u64,
+    /// Whose requests count.
+    pub scope: InFlightScope,
 }
 
 /// Timeouts.
@@ -66,6 +76,7 @@ impl Settings {
             times: Times::default(),
             idle_connections_max: 256,
             requests_max: 10_000,
+            in_flight: None,
             per_client: PerClient::default(),
             waiting_max: 1000,
             host: HostHeader::Preserve,

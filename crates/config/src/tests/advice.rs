@@ -145,3 +145,33 @@ fn limits_whose_burst_is_the_whole_limit_are_noted_with_their_numbers() {
     assert_eq!(noted[0].0, "api");
     assert!(noted[0].1.contains("up to twice in the first period: 200 in a minute"), "{noted:?}");
 }
+
+#[test]
+fn bounds_on_requests_at_the_upstreams_say_what_to_write() {
+    let file = |in_flight: &str, store: &str| {
+        format!(
+            "store: {store}\nlisten: {{ proxy: 127.0.0.1:80 }}\nproxy: {{ upstream: \"http://127.0.0.1:1\", \
+             in_flight: {in_flight} }}\n"
+        )
+    };
+    for (in_flight, problem) in [
+        ("200", "proxy.in_flight: expected a map"),
+        ("{ max: 0 }", "proxy.in_flight.max: expected a whole number from 1 to 10000"),
+        ("{ max: 20000, scope: fleet }", "expected a whole number from 1 to 10000"),
+        ("{ max: 200, scope: flet }", "fleet"),
+        ("{ scope: fleet }", "`max`"),
+    ] {
+        let told = problems(&file(in_flight, "redis://h"));
+        assert!(told.len() == 1 && told[0].contains(problem), "{in_flight}: {told:?}");
+    }
+    for (in_flight, store, warning) in [
+        ("{ max: 200, scope: fleet }", "redis://h", None),
+        ("{ max: 200 }", "\"memory:\"", None),
+        ("{ max: 200, scope: fleet }", "\"memory:\"", Some("counts this process alone")),
+        ("{ max: 200 }, max_requests: 100", "redis://h", Some("is never reached: `max_requests`")),
+    ] {
+        let told = warnings(&file(in_flight, store));
+        let is_told = |warning: &str| told.len() == 1 && told[0].contains(warning);
+        assert!(warning.map_or(told.is_empty(), is_told), "{in_flight} {store}: {told:?}");
+    }
+}

@@ -65,7 +65,7 @@ pub struct LimitKeys {
     pub utc_offset: Option<String>,
     /// Whether the period slides instead of starting anew at its end (quota). Default: false.
     pub rolling: Option<bool>,
-    /// How long a permit lives that is not released (concurrency). Default: 60s.
+    /// How long a permit lives that is neither released nor renewed (concurrency). Default: 60s.
     pub ttl: Option<Span>,
 }
 

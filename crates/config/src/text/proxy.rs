@@ -33,17 +33,43 @@ pub struct Proxy {
     /// The most requests in flight; further ones are refused. Default: 10000.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_requests: Option<u32>,
+    /// The most requests at the upstreams at once; further ones are refused. Default: none. A smaller `in_flight` of an
+    /// adaptive policy counts before it.
+    pub in_flight: Option<InFlightMax>,
     /// The most requests of one client in flight (its address behind `client_ip.trusted_proxies`; IPv6 by
     /// `client_ip.ipv6_prefix`), or `off`; further ones are refused. Default: a quarter of `max_requests`, at least 2.
     pub per_client: Option<PerClient>,
     /// The most requests that wait in leaky buckets; further ones are refused. Default: 1000.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub max_waiting: Option<u32>,
-    /// The status of a request refused because of `max_requests`, `per_client` or `max_waiting`: 429 or 503. Default: 429.
+    /// The status of a request refused because of `max_requests`, `in_flight`, `per_client` or `max_waiting`: 429 or 503. Default: 429.
     #[cfg_attr(test, schemars(range(min = 429, max = 503)))]
     pub shed_status: Option<u16>,
     /// Health checks. Default: none; an upstream is skipped only while connections to it fail.
     pub health: Option<Health>,
+}
+
+/// The bound on requests at the upstreams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct InFlightMax {
+    /// How many.
+    #[cfg_attr(test, schemars(range(min = 1, max = 10_000)))]
+    pub max: u32,
+    /// Whose requests count: those of this node, or those of all nodes with the same upstreams, store and `key_prefix`.
+    /// Default: `node`.
+    pub scope: Option<InFlightScope>,
+}
+
+/// Whose requests count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum InFlightScope {
+    /// Those of this node: with several proxies, divide.
+    Node,
+    /// Those of all nodes together.
+    Fleet,
 }
 
 /// How requests are spread over several upstreams.

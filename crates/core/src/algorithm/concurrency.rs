@@ -10,8 +10,8 @@ use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Written};
 use crate::state::{Change, Permit, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
-/// At most `limit` units in flight. A permit ends when it is released, or when its `lease` runs out, so
-/// that a dead holder's places come back by themselves.
+/// At most `limit` units in flight. A permit ends when it is released, or when its `lease` runs out without being
+/// [renewed](crate::Limit::renew), so that a dead holder's places come back by themselves.
 ///
 /// ```
 /// use std::time::Duration;
@@ -93,6 +93,10 @@ impl Concurrency {
         Duration::from_micros(self.lease_us)
     }
 
+    pub(crate) const fn lease_us(&self) -> u64 {
+        self.lease_us
+    }
+
     /// The lease, under the name that the other algorithms use.
     pub(crate) const fn period(&self) -> Duration {
         self.lease()
@@ -148,7 +152,7 @@ impl LimitAlgorithm for Concurrency {
             State::Permits(permits) => (permits.held(), permits.next_id),
             _ => (&[][..], 0),
         };
-        // Oldest first, and so the first to end first: every lease has the same length.
+        // Oldest or longest not renewed first, and so the first to end first: every lease has the same length.
         let live = || held.iter().filter(|permit| permit.expires_us > now_us);
         let ends_after = |permit: &Permit| permit.expires_us.min(longest_us) - now_us;
         let in_use: u64 = live().map(|permit| permit.cost).sum();

@@ -69,16 +69,32 @@ impl Permits {
             *state = State::Permits(Self::default());
         }
         let State::Permits(permits) = state else { return };
-        let lease_us = permit.expires_us.saturating_sub(permit.granted_us);
-        permits.held.retain(|held| held.expires_us > permit.granted_us);
-        for held in &mut permits.held {
-            // Granted by a clock that has since stepped back: no lease outlives its length.
-            held.expires_us = held.expires_us.min(permit.granted_us + lease_us);
-        }
+        permits.forget_ended(permit.granted_us, permit.expires_us);
         if permit.cost > 0 {
             permits.held.push(permit);
             permits.next_id = permit.id + 1;
         }
+    }
+
+    /// Forgets what has ended. A lease that starts now ends at `longest_us`, and none ends later.
+    fn forget_ended(&mut self, now_us: u64, longest_us: u64) {
+        self.held.retain(|held| held.expires_us > now_us);
+        for held in &mut self.held {
+            // Granted by a clock that has since stepped back: no lease outlives its length.
+            held.expires_us = held.expires_us.min(longest_us);
+        }
+    }
+
+    /// Gives a permit a whole lease from now. `false` if it is not held: it was released, or its lease has ended.
+    pub(crate) fn renew(&mut self, id: u64, cost: u64, now_us: u64, lease_us: u64) -> bool {
+        let is_held =
+            |held: &Permit| held.id == id && held.cost == cost && held.expires_us > now_us;
+        let Some(position) = self.held.iter().position(is_held) else { return false };
+        let permit = self.held.remove(position);
+        let expires_us = now_us + lease_us;
+        self.forget_ended(now_us, expires_us);
+        self.held.push(Permit { expires_us, ..permit });
+        true
     }
 
     /// Gives a permit back. `false` if it was not held: released before, or its lease had ended.

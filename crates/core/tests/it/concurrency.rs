@@ -32,17 +32,25 @@ proptest! {
     // seen a lease of time go by.
     #[test]
     fn never_more_in_flight_than_the_limit(
-        limit in limits(), raw in vec(any::<(u16, u8, bool)>(), 1..24)
+        limit in limits(), raw in vec((any::<u16>(), any::<u8>(), 0..3_u8), 1..24)
     ) {
         let lease_us = u64::try_from(limit.period().as_micros()).unwrap();
         let (mut state, mut now, mut moved) = (State::Empty, START_US, 0_u64);
         let mut held: Vec<Held> = vec![];
-        for (gap, pick, release) in raw {
+        for (gap, pick, action) in raw {
             let gap = jumpy(&limit, gap);
             now = now.saturating_add_signed(gap);
             moved += u64::try_from(gap).unwrap_or(0);
             held.retain(|held| moved - held.since < lease_us);
-            if release && !held.is_empty() {
+            if action == 1 && !held.is_empty() {
+                let renewed = usize::from(pick) % held.len();
+                let before = limit.peek(&state, at(now), 0).remaining();
+                let Permit { id, cost, .. } = held[renewed].permit;
+                prop_assert!(limit.renew(&mut state, at(now), id, cost), "{id} of {cost}");
+                prop_assert!(!limit.renew(&mut state, at(now), id, cost + 1));
+                held[renewed].since = moved;
+                prop_assert_eq!(limit.peek(&state, at(now), 0).remaining(), before);
+            } else if action == 2 && !held.is_empty() {
                 let released = held.swap_remove(usize::from(pick) % held.len());
                 let before = limit.peek(&state, at(now), 0).remaining();
                 prop_assert!(state.release(released.permit.id), "{:?}", released.permit);
@@ -117,6 +125,37 @@ proptest! {
             prop_assert!(narrow.peek(&state, at(now + us), cost).allowed(), "not honest: {us}");
             prop_assert!(!narrow.peek(&state, at(now + us - 1), cost).allowed(), "not minimal");
         }
+    }
+}
+
+#[test]
+fn a_renewed_lease_starts_anew() {
+    let limit: Limit = Concurrency::new(1, micros(SECOND_US)).unwrap().into();
+    let mut state = State::Empty;
+    let permit = acquire(&limit, &mut state, START_US, 1).unwrap();
+    let last = START_US + SECOND_US - 1;
+    assert!(limit.renew(&mut state, at(last), permit.id, 1));
+    assert!(acquire(&limit, &mut state, last + SECOND_US - 1, 1).is_none());
+    assert!(!limit.renew(&mut state, at(last + SECOND_US), permit.id, 1), "it has ended");
+    let next = acquire(&limit, &mut state, last + SECOND_US, 1).unwrap();
+    assert!(!limit.renew(&mut state, at(last + SECOND_US), permit.id, 1));
+    assert!(limit.renew(&mut state, at(last + SECOND_US), next.id, 1));
+    let rate: Limit = "5/s".parse().unwrap();
+    assert!(!rate.renew(&mut state, at(last + SECOND_US), next.id, 1), "it has no permits");
+}
+
+/// Renewed or not, what is held is written in the order in which it ends: bytes are only read back so.
+#[test]
+fn renewed_permits_stay_in_order() {
+    let limit: Limit = Concurrency::new(3, micros(SECOND_US)).unwrap().into();
+    let mut state = State::Empty;
+    let held: Vec<_> =
+        (0..3).map(|n| acquire(&limit, &mut state, START_US + n, 1).unwrap()).collect();
+    for (after, renewed) in [(10, 1), (20, 0), (15, 2), (5, 1)] {
+        assert!(limit.renew(&mut state, at(START_US + after), held[renewed].id, 1));
+        let mut bytes = Vec::new();
+        state.write_bytes(&mut bytes);
+        assert_eq!(State::from_bytes(&bytes), Some(state.clone()));
     }
 }
 

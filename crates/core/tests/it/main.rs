@@ -19,6 +19,8 @@ mod lease_adversary;
 mod lease_fleet;
 mod lease_node;
 mod lease_store;
+mod places;
+mod places_fleet;
 mod properties_answers;
 mod properties_clock;
 mod properties_edges;

@@ -2,7 +2,7 @@
 --
 -- KEYS   the keys of all asks in order, one per limit, all in one slot
 -- ARGV   [1]   now in µs for replays and tests; empty, as in production, for Redis' own clock
---        [2…]  per ask "op mode cost limit …": op take, peek, refund, reset, release:id, reserve,
+--        [2…]  per ask "op mode cost limit …": op take, peek, refund, reset, release:id, renew:id, reserve,
 --              cancel:ticks:frac:scale:tick, lease:least (the cost is the most that is wanted),
 --              give:granted_at:age (the units of a lease), or each, look and left as each.lua says; mode all or any;
 --              cost a whole number, or inf above 2^53; limits as their files say

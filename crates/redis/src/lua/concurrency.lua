@@ -3,10 +3,11 @@
 --
 -- Ask:   permits,limit,lease
 --        release:id cost permits,…       gives back the permit of this id, which holds `cost` places
+--        renew:id cost permits,…         gives it a whole lease from now, if it is held
 -- State: a sorted set of "id:cost" by the instant the lease ends, and two members of bookkeeping, whose scores are
 --        not above 0 so that no range of instants meets them: "used" (minus all places held, the expired included)
 --        and "next" (minus the next id)
--- Reply: the decision, then per such limit the id granted, or 0; for a release 1 if the permit was held, or 0
+-- Reply: the decision, then per such limit the id granted, or 0; for a release or a renewal 1 if the permit was held, or 0
 
 if name == 'permits' then
   local function book(key, member)
@@ -145,6 +146,17 @@ if name == 'permits' then
       call('ZADD', key, digits(-(used - cost)), 'used')
       expired_by_key[key] = nil
       return tonumber(ends) > now
+    end,
+
+    -- Whether it is held.
+    renew = function(limit, key, id, cost)
+      local member = member_of(id, cost)
+      local ends = call('ZSCORE', key, member)
+      if not ends or tonumber(ends) <= now then return false end
+      local view = view_permits(limit, key)
+      write_permits(limit, key, view, 0, 0)
+      call('ZADD', key, digits(view.longest), member)
+      return true
     end,
 
     -- Places come back by release.

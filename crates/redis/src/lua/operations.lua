@@ -1,5 +1,5 @@
--- What is asked for less often than to take or peek. Twins: Limit::refund, State::reset and State::release in core,
--- and lease/store.rs.
+-- What is asked for less often than to take or peek. Twins: Limit::refund, Limit::renew, State::reset and
+-- State::release in core, and lease/store.rs.
 
 if name == 'operations' then
   function algorithms.operations(ask, key, decide)
@@ -100,6 +100,13 @@ if name == 'operations' then
       local released = ask[1].algorithm.release(KEYS[key], args[1], ask.cost)
       decide(ask, key, 0, false)
       reply(released and 1 or 0)
+    end
+
+    function operations.renew()
+      needs('renew', 1)
+      local renewed = ask[1].algorithm.renew(ask[1], KEYS[key], args[1], ask.cost)
+      decide(ask, key, 0, false)
+      reply(renewed and 1 or 0)
     end
 
     local function place(retry, delay, ticks, frac)

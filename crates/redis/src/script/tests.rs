@@ -29,6 +29,9 @@ const BAD: &[&str] = &[
     "release all 1 permits,2,1000000",
     "release:1 all 1 window,5,1000000",
     "release:99999999999999999999 all 1 permits,2,1000000",
+    "renew all 1 permits,2,1000000",
+    "renew:1 all 1 window,5,1000000",
+    "renew:99999999999999999999 all 1 permits,2,1000000",
     "lease all 1 window,5,1000000",
     "lease:1 all 1 leaky,1000000,1,1,5,5000000,5000000",
     "give all 1 window,5,1000000",
@@ -46,7 +49,7 @@ fn request(key: &str, text: &str, limits: usize) -> ScriptRequest {
         limits: vec![(1000, false); limits],
         permits: false,
         leases: false,
-        releases: None,
+        held: None,
     };
     ScriptRequest {
         keys: (0..limits).map(one).collect(),

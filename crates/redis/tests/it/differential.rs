@@ -99,6 +99,7 @@ struct Pair {
     decisions: u64,
     /// Permits of more than one place that were given back.
     released: u64,
+    renewed: u64,
 }
 
 impl Pair {
@@ -107,7 +108,8 @@ impl Pair {
         let deadline = Duration::from_secs(30);
         let options = RedisOptions { replays: true, deadline, ..RedisOptions::new(url) };
         let redis = runtime.block_on(async { RedisStore::new(options) }).unwrap();
-        Self { runtime, redis, memory: MemoryStore::default(), cases: 0, decisions: 0, released: 0 }
+        let memory = MemoryStore::default();
+        Self { runtime, redis, memory, cases: 0, decisions: 0, released: 0, renewed: 0 }
     }
 
     fn decide(&mut self, ask: &StoreRequest<'_>, now: Timestamp) -> (StoreReply, StoreReply) {
@@ -152,7 +154,13 @@ impl Pair {
                 (7, Some(Some(back))) => Op::GiveBack(*back),
                 _ => [Op::Take, Op::Peek, Op::Refund, Op::Reset][usize::from(step.op % 4)],
             };
-            let ask = match permits.pop_if(|_| step.op >= 4) {
+            let renewed = permits.last().filter(|held| step.op == 1 && held.0 == step.key).copied();
+            let ask = match permits.pop_if(|_| step.op >= 4).or(renewed) {
+                Some((_, index, permit_id, cost)) if renewed.is_some() => {
+                    self.renewed += 1;
+                    let op = Op::Renew { permit_id };
+                    StoreRequest { mode, limits: &keyed[index..=index], cost, op }
+                }
                 Some((key, index, permit_id, cost)) if key == step.key => {
                     self.released += u64::from(cost > 1);
                     let op = Op::Release { permit_id };
@@ -364,6 +372,8 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
         .unwrap();
     let released = pair.borrow().released;
     assert!(released > 20, "only {released} permits of several places were given back");
+    let renewed = pair.borrow().renewed;
+    assert!(renewed > 20, "only {renewed} permits were renewed");
     let shaped = (prop::sample::select(&SHAPERS[..]), steps());
     runner(500)
         .run(&shaped, |(versions, steps)| {

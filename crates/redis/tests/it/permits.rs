@@ -206,3 +206,28 @@ async fn a_permit_whose_lease_has_ended_is_not_released() {
     assert_eq!(engine.release(&KEY, &id).await, Ok(Released::NotHeld));
     assert_eq!(left(&engine).await, 1);
 }
+
+/// As in production, where a lease of a minute is renewed after twenty seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_that_is_held_is_renewed_in_redis() {
+    let server = RedisServer::start();
+    let store = store(server.url(), LONG_TIMEOUT);
+    let engine = Engine::builder().store(store).policy("export", "concurrency 1 lease 12s");
+    let engine = engine.build().unwrap();
+    let held = engine_acquires(&engine).await.expect("a place");
+    let key = server.cli(&["KEYS", "*export*"]);
+    let ends = || {
+        let members = server.cli(&["ZRANGE", key.trim(), "0", "-1", "WITHSCORES"]);
+        members.split_whitespace().filter_map(|it| it.parse::<f64>().ok()).fold(0.0, f64::max)
+    };
+    let first = ends();
+    let renewed = async {
+        while ends() <= first {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LONG_TIMEOUT, renewed).await.expect("nobody renews it");
+    assert!(engine_acquires(&engine).await.is_none());
+    drop(held);
+    until_given_back(&server, &engine).await;
+}

@@ -91,6 +91,7 @@ fn routes() -> impl Iterator<Item = Route> {
         // Refunds need no more rights than checks.
         ("/v1/refund", post(|request| decide(request, Op::Refund))),
         ("/v1/release", post(permits::release)),
+        ("/v1/renew", post(permits::renew)),
         ("/v1/reserve", post(reserve)),
         ("/v1/reset", post(reset)),
         ("/v1/status", get(status::show)),

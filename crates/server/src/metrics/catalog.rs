@@ -66,7 +66,13 @@ families! {
     UPSTREAM_IDLE: Gauge "tidegate_upstream_idle_connections" ["upstream"]
         "Idle connections to an upstream.";
     SHED: Counter "tidegate_proxy_shed_total" ["reason"]
-        "Requests refused by the proxy because of overload, by the bound that was reached: in_flight, max_requests, max_waiting or per_client.";
+        "Requests refused by the proxy because of overload, by the bound that was reached: in_flight (of an adaptive policy), proxy.in_flight, max_requests, max_waiting or per_client.";
+    PLACES: Gauge "tidegate_proxy_places" ["state"]
+        "Places of proxy.in_flight that this node holds: in_use by requests at the upstreams, and spare for a moment.";
+    PLACES_MAX: Gauge "tidegate_proxy_places_max" []
+        "The max of proxy.in_flight: of this node, or with scope fleet of all nodes together.";
+    PLACES_LOCAL: Gauge "tidegate_proxy_places_local" []
+        "1 while the store fails and this node goes by its share of proxy.in_flight, otherwise 0.";
     URL_COUNT: Gauge "request_count_by_url" ["url"]
         "Requests forwarded by the proxy in the last minute, by path, for the 100 busiest paths; paths beyond 10,000 count as other.";
     URL_MEAN: Gauge "request_resp_avg_by_url" ["url"]

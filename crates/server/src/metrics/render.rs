@@ -12,6 +12,8 @@ use super::policies::Status;
 use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
+use crate::upstreams::in_flight::InFlightFigures;
+
 use super::{Door, Metrics, Relaxed, Shed, UpstreamView, catalog, upstreams};
 
 /// What other modules count, at one instant.
@@ -26,6 +28,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) p99_us: Vec<(String, u64)>,
     /// The busiest URLs; `None` stands for all others.
     pub(crate) urls: Vec<(Option<String>, UrlSummary)>,
+    pub(crate) in_flight: Option<InFlightFigures>,
     pub(crate) leases: LeaseStats,
     /// Log lines that were not written, by event.
     pub(crate) dropped_log_lines: [(&'static str, u64); 5],
@@ -52,6 +55,9 @@ impl Metrics {
         upstreams::render(to, &figures.upstreams);
         if !figures.upstreams.is_empty() {
             self.shed_by_proxy(to);
+        }
+        if let Some(in_flight) = figures.in_flight {
+            places(to, in_flight);
         }
         load(to, figures);
         upstreams::render_urls(to, &figures.urls);
@@ -127,6 +133,14 @@ impl Metrics {
         let errors = StoreErrorKind::ALL.iter().zip(self.store_errors.read());
         to.samples(&catalog::STORE_ERRORS, errors.map(|(kind, count)| ([kind.as_str()], count)));
     }
+}
+
+/// The bound on requests at the upstreams.
+fn places(to: &mut impl Sink, figures: InFlightFigures) {
+    let InFlightFigures { max, in_use, spare, is_local } = figures;
+    to.samples(&catalog::PLACES, [(["in_use"], in_use), (["spare"], spare)]);
+    to.single(&catalog::PLACES_MAX, max);
+    to.single(&catalog::PLACES_LOCAL, u64::from(is_local));
 }
 
 /// The pressure of targets, and the units in force of the limits that follow it.

@@ -71,6 +71,7 @@ impl AppState {
             effective: limits.map(|limit| (limit.label(), limit.in_force())).collect(),
             p99_us: seen.map(|(target, summary)| (target, summary.p99_us)).collect(),
             urls: self.urls.busiest(URLS_MAX),
+            in_flight: in_force.in_flight.as_ref().map(|bound| bound.figures()),
             leases: in_force.engine.lease_stats(),
             dropped_log_lines: self.service.dropped_log_lines(),
         });

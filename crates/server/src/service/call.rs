@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate::{
     Acquired, Answer, CheckError, Clock, Decision, GivenAnswer, Key, KeyedLimit, Later, Limit, Op,
-    PermitId, Queued, Released, Reply, Source, StoreError, StoreErrorKind, SystemClock, Timestamp,
+    PermitId, Queued, Released, Renewed, Reply, Source, StoreError, StoreErrorKind, SystemClock,
+    Timestamp,
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
@@ -250,12 +251,24 @@ impl<'s> Call<'s> {
         key: Key<'_>,
         permit: &PermitId,
     ) -> Result<Released, Unanswered> {
-        policy.release(key, permit).await.map_err(|error| {
-            if let Some(failure) = error.store_failure() {
-                self.service.metrics.store_failed(failure.kind());
-            }
-            Unanswered::new(error)
-        })
+        policy.release(key, permit).await.map_err(|error| self.unanswered(error))
+    }
+
+    /// Renews permits. Only a failure of the store is counted.
+    pub(crate) async fn renew(
+        self,
+        policy: Handle<'s>,
+        key: Key<'_>,
+        permit: &PermitId,
+    ) -> Result<Renewed, Unanswered> {
+        policy.renew(key, permit).await.map_err(|error| self.unanswered(error))
+    }
+
+    fn unanswered(&self, error: CheckError) -> Unanswered {
+        if let Some(failure) = error.store_failure() {
+            self.service.metrics.store_failed(failure.kind());
+        }
+        Unanswered::new(error)
     }
 
     /// Reserves a place in the queue of a shaper. It is returned unless it is kept.

@@ -12,6 +12,7 @@ use crate::service::Settings;
 use crate::service::headers::Labels;
 use crate::stats::TargetStats;
 use crate::upstreams::Upstreams;
+use crate::upstreams::in_flight::InFlightBound;
 use tidegate_config::{Config, Exposure};
 
 /// A configuration that is built and not yet in force. Dropping it changes nothing.
@@ -69,6 +70,11 @@ impl Draft {
             builder.policy(name.clone(), prepared.adapt(name, policy.clone()))
         });
         let engine = builder.build().map_err(|error| error.to_string())?;
+        let in_flight_before = before.and_then(|before| before.in_flight.as_ref());
+        let in_flight = match &config.proxy {
+            Some(settings) => InFlightBound::build(settings, &engine, in_flight_before)?,
+            None => in_flight_before.cloned(),
+        };
         let from_file =
             config.warnings.iter().map(|warning| Warning::Config(warning.message.clone()));
         let without_leases = engine.policies().filter_map(|policy| {
@@ -101,6 +107,7 @@ impl Draft {
             rules,
             rls,
             proxy,
+            in_flight,
             adaptive,
             written: Arc::new(written),
             slots,

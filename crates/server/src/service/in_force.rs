@@ -13,6 +13,7 @@ use crate::metrics::{Counters, UpstreamView};
 use crate::service::Settings;
 use crate::service::headers::Labels;
 use crate::upstreams::Upstreams;
+use crate::upstreams::in_flight::InFlightBound;
 use tidegate_config::{DoorRules, Rls};
 use tidegate_request::RouteMatch;
 
@@ -27,6 +28,8 @@ pub(crate) struct InForce {
     /// Envoy's descriptors.
     pub(crate) rls: Arc<Rls>,
     pub(crate) proxy: Option<Arc<Upstreams>>,
+    /// The bound on requests at the upstreams.
+    pub(crate) in_flight: Option<Arc<InFlightBound>>,
     /// The same in every configuration.
     pub(crate) adaptive: Arc<AdaptiveLimits>,
     /// The policies as written, for the playground.

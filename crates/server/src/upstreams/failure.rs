@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Broken(hyper::Error),
     /// The response has a transfer coding that was not asked for.
     UnknownCoding,
+    /// The request's place at the upstreams was lost before it was sent.
+    PlaceLost,
     /// The client stopped sending its body.
     ClientPaused,
     /// The client disconnected.
@@ -38,13 +40,13 @@ impl Failure {
         matches!(self, Self::ConnectFailed(_) | Self::ConnectTimeout)
     }
 
-    /// How it is counted; `None` if the client caused it.
+    /// How it is counted; `None` if the upstream did not cause it.
     pub(crate) const fn upstream_error(&self) -> Option<UpstreamError> {
         match self {
             Self::ConnectFailed(_) | Self::ConnectTimeout => Some(UpstreamError::Unreached),
             Self::ResponseTimeout => Some(UpstreamError::Timeout),
             Self::Closed | Self::Broken(_) | Self::UnknownCoding => Some(UpstreamError::Broken),
-            Self::ClientPaused | Self::ClientGone => None,
+            Self::PlaceLost | Self::ClientPaused | Self::ClientGone => None,
         }
     }
 }

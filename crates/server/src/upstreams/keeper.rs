@@ -59,7 +59,8 @@ async fn check_one(upstream: Arc<Upstream>, check: HealthCheck, times: Times) {
     *request.uri_mut() = Uri::from(check.path);
     request.headers_mut().insert(HOST, upstream.target.authority().clone());
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("tidegate health check"));
-    let answered = tokio::time::timeout(check.timeout, upstream.send(request, times)).await;
+    let answered =
+        tokio::time::timeout(check.timeout, upstream.send(request, times, || true)).await;
     let status = answered.ok().and_then(Result::ok).map(|(response, _)| response.status());
     let is_healthy = status.is_some_and(|status| status.as_u16() < 400);
     if upstream.health.checked(is_healthy) {

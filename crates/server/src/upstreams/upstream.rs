@@ -88,16 +88,20 @@ impl Upstream {
     }
 
     /// Sends a request, over an idle connection if there is one, and waits for the head of its response. Retries only a
-    /// request that the upstream cannot have seen.
+    /// request that the upstream cannot have seen. Connecting may take long: `may_send` is asked right before it is sent.
     pub(crate) async fn send(
         &self,
         mut request: Request<Upload>,
         times: Times,
+        may_send: impl Fn() -> bool,
     ) -> Result<Answered, Box<SendError>> {
         if self.target.is_http2() {
-            return self.share(request, times).await.map(|response| (response, None));
+            return self.share(request, times, may_send).await.map(|response| (response, None));
         }
         if let Some(mut connection) = self.pool.take(times.keep) {
+            if !may_send() {
+                return Err(Failure::PlaceLost.into());
+            }
             match connection.exchange(request, times.response).await {
                 Ok(response) => return Ok((response, Some(connection))),
                 Err(error) => request = error.unsent()?,
@@ -108,6 +112,9 @@ impl Upstream {
             Err(why) => return Err(Box::new(SendError { why, unsent: Some(request) })),
         };
         let mut connection = UpstreamConnection::handshake(stream).await?;
+        if !may_send() {
+            return Err(Failure::PlaceLost.into());
+        }
         let response = connection.exchange(request, times.response).await?;
         Ok((response, Some(connection)))
     }
@@ -117,6 +124,7 @@ impl Upstream {
         &self,
         mut request: Request<Upload>,
         times: Times,
+        may_send: impl Fn() -> bool,
     ) -> Result<Response<Incoming>, Box<SendError>> {
         let mut tries_left = SHARED_TRIES_MAX;
         loop {
@@ -128,6 +136,9 @@ impl Upstream {
                 Err(why) => return Err(Box::new(SendError { why, unsent: Some(request) })),
             };
             tries_left -= 1;
+            if !may_send() {
+                return Err(Failure::PlaceLost.into());
+            }
             match http2::exchange(sender, request, times.response).await {
                 Err(error) if tries_left > 0 => request = error.unsent()?,
                 answered => return answered,

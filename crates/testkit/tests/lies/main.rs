@@ -31,6 +31,8 @@ enum Lie {
     AnswersStale,
     /// A release frees a place each time it is sent.
     ReleasesTwice,
+    /// A renewal is answered and not kept.
+    ForgetsRenewals,
     /// A lease is granted and not charged.
     LendsForNothing,
     /// All policies share their counters.
@@ -81,6 +83,12 @@ impl Store for Liar {
                 tidegate::Reply::ready(whole)
             }
             (Lie::ReleasesTwice, Op::Release { .. }) => self.release_another(request, now),
+            (Lie::ForgetsRenewals, Op::Renew { permit_id }) => {
+                let peek = StoreRequest { cost: 0, ..as_peek };
+                let permits = vec![(0, permit_id)];
+                let reply = self.ask(&peek, now).now();
+                tidegate::Reply::ready(reply.map(|reply| StoreReply { permits, ..reply }))
+            }
             (Lie::LendsForNothing, Op::Lease(_)) => {
                 let granted = self.ask(request, now);
                 drop(self.ask(&StoreRequest { op: Op::Reset, ..*request }, now));
@@ -122,6 +130,7 @@ async fn every_lie_breaks_the_promise_that_it_is_about() {
         (Lie::CommitsHalf, "charges_several_identifiers_or_none"),
         (Lie::AnswersStale, "admits_exactly_the_limit"),
         (Lie::ReleasesTwice, "grants_permits_and_takes_them_back"),
+        (Lie::ForgetsRenewals, "renews_permits_that_are_held"),
         (Lie::LendsForNothing, "grants_leases_and_takes_units_back"),
         (Lie::MixesScopes, "keeps_scopes_apart"),
         (Lie::IgnoresTime, "agrees_with_the_store_in_memory"),

@@ -6,16 +6,16 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use rapidhash::RapidHashMap;
-use tidegate_core::{LeakyBucket, LeaseError, Mode, Reservation, Terms};
+use tidegate_core::{LeakyBucket, LeaseError, Limit, Mode, Reservation, Terms};
 
 use super::decide::Decided;
 use super::{Answer, CheckError, Engine, Key, Queued};
 use crate::clock::{Clock, SystemClock};
 use crate::key::AsKey;
-use crate::permit::{Acquired, Held, HeldPermits, Holder, Permit, PermitId, Released};
+use crate::permit::{Acquired, Held, HeldPermits, Holder, Permit, PermitId, Released, Renewed};
 use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, PolicyKind};
 use crate::reply::Reply;
-use crate::store::{Op, Replicas, ReserveRequest, Source};
+use crate::store::{Op, Replicas, ReserveRequest, Source, StoreReply, StoreResult};
 
 /// Policies in the order of their names. A check finds its own with one hash.
 #[derive(Debug)]
@@ -319,11 +319,12 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
     pub fn acquire(&self, key: Key<'_>, cost: u64) -> Reply<'e, Acquired<Answer<'e>>, CheckError> {
         let (engine, policy) = (self.engine, self.compiled());
         let keys: Vec<_> = held_keys(policy, key).collect();
+        let (own, asked_us) = (self.own_limit(key), engine.state.clock.steady_us());
         engine.decide(policy, key, cost, Op::Take).then(move |decided| {
             let Decided { answer, permits } = decided?;
             let held = |(index, id): (usize, u64)| {
                 let (scope, member) = policy.members().get(index)?;
-                let (scope, limit) = (scope.clone(), member.limit.clone());
+                let (scope, limit) = (scope.clone(), own.as_ref().unwrap_or(&member.limit).clone());
                 Some(Held { id, cost, scope, key: keys.get(index)?.clone()?, limit })
             };
             let holder = match answer.source {
@@ -333,6 +334,7 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
             let held = permits.into_iter().filter_map(held).collect();
             let permit = engine.store_of(holder).map(|store| Permit::new(store, held, holder));
             let permit = permit.filter(|_| answer.decision.allowed());
+            let permit = permit.map(|permit| permit.renewed(&engine.state.clock, asked_us));
             Ok(Acquired { answer, permit })
         })
     }
@@ -352,31 +354,47 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
             (false, false) => Released::NotHeld,
         };
         let now = self.engine.state.clock.now();
-        let (mut released, mut pending) = (none, Vec::new());
-        for held in held {
-            match held.release(&*store, now).split() {
-                Ok(Ok(reply)) if reply.permits.is_empty() => {}
-                Ok(Ok(_)) => released = Released::Yes,
-                Ok(Err(error)) => return Reply::failed(error.into()),
-                Err(later) => pending.push(later),
-            }
-        }
-        if pending.is_empty() {
-            return Reply::ready(Ok(released));
-        }
-        Reply::later(async move {
-            for later in pending {
-                if !later.await?.permits.is_empty() {
-                    released = Released::Yes;
-                }
-            }
-            Ok(released)
+        let found = which_were_held(&held, |held| held.release(&*store, now));
+        found.then(move |found| Ok(if found?.contains(&true) { Released::Yes } else { none }))
+    }
+
+    /// [`Engine::renew`].
+    pub fn renew(&self, key: Key<'_>, permit: &PermitId) -> Reply<'e, Renewed, CheckError> {
+        let Some(store) = self.engine.store_of(permit.holder) else {
+            return Reply::ready(Ok(Renewed::OtherNode));
+        };
+        let held = match self.held_under(key, permit) {
+            Ok(held) => held,
+            Err(error) => return Reply::failed(error),
+        };
+        let leases = held.iter().map(|held| &held.limit);
+        // A permit without places has nothing to renew, and is asked for again as one with places would be.
+        let all = self.compiled().members().iter().map(|(_, member)| &member.limit);
+        let all = all.filter(|limit| permit.held.is_empty() && limit.grants_permits());
+        let Some(ttl) = leases.chain(all).map(Limit::period).min() else {
+            return Reply::ready(Ok(Renewed::UnknownLimit));
+        };
+        let now = self.engine.state.clock.now();
+        let found = which_were_held(&held, |held| held.renew(&*store, now));
+        found.then(move |found| {
+            let is_held = found?.into_iter().all(|is_held| is_held);
+            Ok(if is_held { Renewed::For(ttl) } else { Renewed::NotHeld })
         })
+    }
+
+    /// The key's own limit, instead of the policy's only one.
+    fn own_limit(&self, key: Key<'_>) -> Option<Limit> {
+        let [_only] = self.compiled().members() else { return None };
+        match self.compiled().override_for(key, &self.engine.state.clock)? {
+            OverrideInForce::Limit(limit) => Some((*limit).clone()).filter(Limit::grants_permits),
+            OverrideInForce::Allow | OverrideInForce::Block => None,
+        }
     }
 
     /// What a permit holds under the limits that the policy has now, found by their names.
     fn held_under(&self, key: Key<'_>, permit: &PermitId) -> Result<Vec<Held>, CheckError> {
         let policy = self.compiled();
+        let own = self.own_limit(key);
         let mut all = Vec::with_capacity(permit.held.len());
         for HeldPermits { limit: name, id, cost } in &permit.held {
             let is_named =
@@ -384,7 +402,7 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
             // A limit that the policy has no more is forgotten with its lease.
             let Some((scope, member)) = policy.members().iter().find(is_named) else { continue };
             let key = key.find(policy, member.key.as_deref())?.into();
-            let (scope, limit) = (scope.clone(), member.limit.clone());
+            let (scope, limit) = (scope.clone(), own.as_ref().unwrap_or(&member.limit).clone());
             all.push(Held { id: *id, cost: *cost, scope, key, limit });
         }
         Ok(all)
@@ -456,6 +474,31 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
     pub(super) const fn compiled(&self) -> &'e Compiled {
         self.view.policy
     }
+}
+
+/// Asks the store about each permit, and answers which of them it found held.
+fn which_were_held<'e>(
+    held: &[Held],
+    ask: impl Fn(&Held) -> StoreResult<StoreReply>,
+) -> Reply<'e, Vec<bool>, CheckError> {
+    let is_held = |reply: StoreReply| !reply.permits.is_empty();
+    let (mut found, mut pending) = (Vec::with_capacity(held.len()), Vec::new());
+    for held in held {
+        match ask(held).split() {
+            Ok(Ok(reply)) => found.push(is_held(reply)),
+            Ok(Err(error)) => return Reply::failed(error.into()),
+            Err(later) => pending.push(later),
+        }
+    }
+    if pending.is_empty() {
+        return Reply::ready(Ok(found));
+    }
+    Reply::later(async move {
+        for later in pending {
+            found.push(is_held(later.await?));
+        }
+        Ok(found)
+    })
 }
 
 /// The key that each limit of a policy counts.

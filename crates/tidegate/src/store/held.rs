@@ -41,6 +41,13 @@ pub fn decide_states<S: AsRef<State> + AsMut<State>>(
             let reply = peek(request, states, now, 0)?;
             Some(StoreReply { permits: held.into_iter().collect(), ..reply })
         }
+        Op::Renew { permit_id } => {
+            let ([keyed], [state]) = (request.limits, &mut *states) else { return None };
+            wrote[0] = keyed.limit.renew(state.as_mut(), now, permit_id, request.cost);
+            let held = wrote[0].then_some((0, permit_id));
+            let reply = peek(request, states, now, 0)?;
+            Some(StoreReply { permits: held.into_iter().collect(), ..reply })
+        }
     }
 }
 

@@ -193,7 +193,9 @@ impl MemoryStore {
             Op::Peek => self.peek(fingerprint, limit, now, request.cost),
             Op::Refund => self.refund(fingerprint, limit, now, request.cost),
             Op::Reset => self.reset(fingerprint, limit, now),
-            Op::Lease(_) | Op::GiveBack(_) => return self.decide_many_limits(request, now),
+            Op::Lease(_) | Op::GiveBack(_) | Op::Renew { .. } => {
+                return self.decide_many_limits(request, now);
+            }
             Op::Release { permit_id } => {
                 if !request.is_valid() {
                     return None;

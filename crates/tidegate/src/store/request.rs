@@ -122,6 +122,11 @@ pub enum Op {
         /// The permit's [id](tidegate_core::Permit::id).
         permit_id: u64,
     },
+    /// Give the permit with this id and this cost a whole lease from now, if it is held, and answer what is left.
+    Renew {
+        /// The permit's [id](tidegate_core::Permit::id).
+        permit_id: u64,
+    },
 }
 
 /// A store's answer to a [`StoreRequest`].
@@ -148,8 +153,8 @@ pub struct StoreReply {
     pub verdict: Verdict,
     /// Who decided.
     pub source: Source,
-    /// What concurrency limits granted, or what was released: the index of the limit, and the permit's id. A permit that
-    /// was not held, or whose lease had ended, was not released.
+    /// What concurrency limits granted, or what was released or renewed: the index of the limit, and the permit's id. A
+    /// permit that was not held, or whose lease had ended, was neither.
     pub permits: Vec<(usize, u64)>,
     /// The lease, if one was requested.
     pub grant: Option<Grant>,
@@ -290,12 +295,12 @@ impl StoreRequest<'_> {
     /// assert!(error.to_string().ends_with(StoreRequest::INVALID));
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
-    pub const INVALID: &'static str = "expected 1 to 16 limits, no key twice in a scope; to release, one concurrency \
-                                       limit and an id up to 2^53; to lease, no concurrency limit";
+    pub const INVALID: &'static str = "expected 1 to 16 limits, no key twice in a scope; to release or renew, one \
+                                       concurrency limit and an id up to 2^53; to lease, no concurrency limit";
 
     /// Whether the request names at least one limit, at most [`StoreRequest::MAX_LIMITS`], and no state twice: one state cannot be
-    /// decided and charged twice at once. A release names one concurrency limit, and an id that a store can have given;
-    /// leases are of other limits.
+    /// decided and charged twice at once. A release or a renewal names one concurrency limit, and an id that a store can
+    /// have given; leases are of other limits.
     ///
     /// Whatever a store could only answer with an error of its own is refused here, since who asks wrongly must not make
     /// the store look broken.
@@ -304,7 +309,7 @@ impl StoreRequest<'_> {
         let fits = match self.op {
             Op::Take | Op::Peek | Op::Refund | Op::Reset => true,
             Op::Lease(_) | Op::GiveBack(_) => !self.limits.iter().any(grants_permits),
-            Op::Release { permit_id } => {
+            Op::Release { permit_id } | Op::Renew { permit_id } => {
                 permit_id <= EXACT_MAX && matches!(self.limits, [one] if grants_permits(one))
             }
         };

@@ -21,6 +21,7 @@ mod leases;
 mod limiter;
 mod memory;
 mod multi_charge;
+mod renewal;
 mod run_time_overrides;
 mod shadow;
 mod snapshot;

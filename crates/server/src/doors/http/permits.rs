@@ -1,7 +1,7 @@
-//! `POST /v1/acquire` and `/v1/release`: concurrency permits held by another process.
+//! `POST /v1/acquire`, `/v1/renew` and `/v1/release`: concurrency permits held by another process.
 
 use serde::{Deserialize, Serialize};
-use tidegate::{Acquired, Op, PermitId, PolicyKind, Released};
+use tidegate::{Acquired, Op, PermitId, PolicyKind, Released, Renewed};
 
 use super::router::with_permit;
 use super::{ApiRequest, HandlerResult, answer, body, decision_headers, json, json_of};
@@ -11,10 +11,10 @@ use crate::metrics::Door;
 use crate::service::{Handle, Question, Unanswered};
 use tidegate_config::SafeInteger;
 
-/// The body of a release.
+/// The body of a release or a renewal.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Release<'a> {
+struct HeldPermit<'a> {
     #[serde(borrow)]
     policy: Option<Text<'a>>,
     #[serde(borrow)]
@@ -45,6 +45,24 @@ impl From<Released> for ReleaseResult {
     }
 }
 
+#[derive(Serialize)]
+struct RenewResult {
+    renewed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+}
+
+impl From<Renewed> for RenewResult {
+    fn from(renewed: Renewed) -> Self {
+        let ttl = match renewed {
+            Renewed::For(ttl) => Some(ttl),
+            _ => None,
+        };
+        let ttl_ms = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        Self { renewed: ttl.is_some(), ttl_ms }
+    }
+}
+
 /// Acquires a permit and returns its id. The permit is released if the caller hangs up before the answer is written.
 pub(super) async fn acquire(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
     let (app, body) = (&api.app, body::read(body).await?);
@@ -72,15 +90,38 @@ pub(super) async fn release(ApiRequest { api, body, .. }: ApiRequest) -> Handler
     let (app, body) = (&api.app, body::read(body).await?);
     let in_force = app.in_force();
     let call = app.call(&in_force, Door::Http);
-    let Release { policy, key, keys, permit } = body::decode(&body)?;
-    let request = Request { policy, key, keys, cost: SafeInteger(1) };
+    let (request, permit) = HeldPermit::read(&body)?;
     let parsed = request.question()?;
     let policy = call.lookup(parsed.policy)?;
-    let permit: PermitId = permit.0.parse().map_err(|_| {
-        Problem::bad_field("permit", "is not a permit: give the one that /v1/acquire returned")
-    })?;
+    let permit = read_permit(&permit)?;
     let released = call.release(policy, parsed.key(), &permit).await?;
     Ok(json(&ReleaseResult::from(released)))
+}
+
+/// Renews a permit, unless it has ended.
+pub(super) async fn renew(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
+    let (app, body) = (&api.app, body::read(body).await?);
+    let in_force = app.in_force();
+    let call = app.call(&in_force, Door::Http);
+    let (request, permit) = HeldPermit::read(&body)?;
+    let parsed = request.question()?;
+    let policy = call.lookup(parsed.policy)?;
+    let permit = read_permit(&permit)?;
+    let renewed = call.renew(policy, parsed.key(), &permit).await?;
+    Ok(json(&RenewResult::from(renewed)))
+}
+
+impl<'a> HeldPermit<'a> {
+    fn read(body: &'a [u8]) -> Result<(Request<'a>, Text<'a>), Problem> {
+        let Self { policy, key, keys, permit } = body::decode(body)?;
+        Ok((Request { policy, key, keys, cost: SafeInteger(1) }, permit))
+    }
+}
+
+fn read_permit(text: &Text<'_>) -> Result<PermitId, Problem> {
+    text.0.parse().map_err(|_| {
+        Problem::bad_field("permit", "is not a permit: give the one that /v1/acquire returned")
+    })
 }
 
 fn require_concurrency(policy: &Handle<'_>) -> Result<(), Problem> {

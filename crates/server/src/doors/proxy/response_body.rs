@@ -17,6 +17,7 @@ use super::tracker::RequestTracker;
 use crate::net::ClientRequestSlot;
 use crate::net::http::{Alarm, Held};
 use crate::upstreams::connection::UpstreamConnection;
+use crate::upstreams::in_flight::Passage;
 use crate::upstreams::upload::Flow;
 use crate::upstreams::{RequestSlot, Upstreams};
 
@@ -46,6 +47,7 @@ pub(super) struct RequestGuards {
     pub(super) _slot: RequestSlot,
     pub(super) _activity: Held,
     pub(super) _permit: Option<Permit>,
+    pub(super) _passage: Option<Passage>,
     pub(super) _client_slot: Option<ClientRequestSlot>,
 }
 

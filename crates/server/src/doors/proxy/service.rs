@@ -12,10 +12,11 @@ use hyper::body::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tidegate::adaptive::Priority;
+use tidegate::tower::write_retry_after;
 use tidegate::{Clock, SystemClock};
 use tokio::time::Instant;
 
-use self::admission::{Admitted, admit};
+use self::admission::{Admitted, SHED_RETRY_AFTER, admit};
 use super::head::{self, HopHeaders};
 use super::response_body::{RequestGuards, ResponseBody};
 use super::tracker::RequestTracker;
@@ -27,6 +28,7 @@ use crate::service::AppState;
 use crate::upstreams::connection::{SendError, UpstreamConnection};
 use crate::upstreams::failure::Failure;
 use crate::upstreams::forwarded::Hop;
+use crate::upstreams::in_flight::Passage;
 use crate::upstreams::upload::Upload;
 use crate::upstreams::upstream::{Answered, Upstream};
 use crate::upstreams::{RequestSlot, Upstreams, hops};
@@ -87,7 +89,13 @@ pub(super) async fn answer(
     let exchange = Exchange { proxy, caller, hop_headers, host, slot };
     let format = admitted.format;
     exchange.forward(parts, body, admitted, client).await.unwrap_or_else(|problem| {
-        refusal::unreachable(format, problem).map(ResponseBody::local).into()
+        let is_shed = problem.status() == StatusCode::TOO_MANY_REQUESTS;
+        let mut response = refusal::unreachable(format, problem);
+        if is_shed {
+            app.metrics().shed(Shed::Places);
+            write_retry_after(response.headers_mut(), Some(SHED_RETRY_AFTER));
+        }
+        response.map(ResponseBody::local).into()
     })
 }
 
@@ -111,9 +119,12 @@ impl Exchange<'_> {
     ) -> Result<ProxyResponse, Problem> {
         let (flow, version) = (body.flow(), parts.version);
         let request = self.outbound(parts, body, &admitted);
-        let Admitted { tracker, path, case, priority, report, permit, client_slot, .. } = admitted;
+        let Admitted {
+            tracker, path, case, priority, report, permit, passage, client_slot, ..
+        } = admitted;
+        let may_send = || passage.as_ref().is_none_or(Passage::is_held);
         let ((response, link), mut tracker) =
-            self.send(request, tracker, &path.counted_in(case), priority).await?;
+            self.send(request, tracker, &path.counted_in(case), priority, may_send).await?;
         if check_coding(response.headers()).is_err() {
             return Err(failed(tracker, &Failure::UnknownCoding));
         }
@@ -123,6 +134,7 @@ impl Exchange<'_> {
             _slot: self.slot,
             _activity: self.caller.activity.hold(),
             _permit: permit,
+            _passage: passage,
             _client_slot: client_slot,
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -149,14 +161,16 @@ impl Exchange<'_> {
         mut tracker: RequestTracker,
         path: &str,
         priority: Option<Priority>,
+        may_send: impl Fn() -> bool,
     ) -> Result<(Answered, RequestTracker), Problem> {
         let times = self.proxy.settings.times;
         let (began, mut tried) = (Instant::now(), Vec::new());
         loop {
-            let SendError { why, unsent } = match tracker.upstream().send(request, times).await {
-                Ok(answered) => return Ok((answered, tracker)),
-                Err(unanswered) => *unanswered,
-            };
+            let SendError { why, unsent } =
+                match tracker.upstream().send(request, times, &may_send).await {
+                    Ok(answered) => return Ok((answered, tracker)),
+                    Err(unanswered) => *unanswered,
+                };
             tried.push(tracker.upstream().clone());
             let may_go_on = why.is_unreached() && began.elapsed() < 2 * times.connect;
             let next = || self.proxy.choose(&tried, SystemClock.steady_us());
@@ -244,6 +258,7 @@ fn gateway_problem(failure: &Failure) -> Problem {
         Failure::UnknownCoding => {
             (bad_gateway, "the upstream answered in a transfer coding other than `chunked`")
         }
+        Failure::PlaceLost => return Problem::shed(StatusCode::TOO_MANY_REQUESTS),
         Failure::ClientPaused => {
             (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")
         }

@@ -52,7 +52,8 @@ impl RequestTracker {
 
     /// The upstream did not respond.
     pub(super) fn failed(mut self, why: &Failure) {
-        if self.count_failure(why) {
+        let is_unsent = matches!(why, Failure::PlaceLost);
+        if self.count_failure(why) || is_unsent {
             self.end_wait();
         }
     }

@@ -18,6 +18,7 @@ use crate::metrics::{Door, Shed};
 use crate::net::{Client, ClientRequestSlot, TooMany};
 use crate::service::{AppState, Call, InForce, Question, SeenRequest, Unanswered, headers};
 use crate::upstreams::Upstreams;
+use crate::upstreams::in_flight::{InFlightBound, Passage};
 use tidegate_request::{AmbiguousRequest, Case, ClientRequest, Path, Peer, Resource};
 
 /// An admitted request.
@@ -36,6 +37,8 @@ pub(super) struct Admitted {
     pub(super) report: Option<Report>,
     /// The concurrency permit, held until the response has ended.
     pub(super) permit: Option<Permit>,
+    /// Its place among the requests at the upstreams, likewise.
+    pub(super) passage: Option<Passage>,
     /// Its part of the requests in flight, likewise.
     pub(super) client_slot: Option<ClientRequestSlot>,
     /// What the client can read if the upstream does not answer.
@@ -45,7 +48,7 @@ pub(super) struct Admitted {
 type Refused = Box<Response<Bytes>>;
 
 /// `Retry-After` of shed requests.
-const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(super) const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Decides, and waits in the queue of a leaky bucket.
 pub(super) async fn admit(
@@ -73,9 +76,10 @@ pub(super) async fn admit(
         None => None,
     };
     let priority = in_force.priority(question.as_ref().map(|question| &question.policy));
-    let admission = Admission { app, call, proxy, seen: &seen, case, question };
+    let in_flight = in_force.in_flight.as_deref();
+    let admission = Admission { app, call, proxy, in_flight, seen: &seen, case, question };
     let (tracker, granted) = admission.run(priority).await?;
-    let Granted { report, permit, .. } = granted;
+    let Granted { report, permit, passage, .. } = granted;
     Ok(Admitted {
         tracker,
         format: refusal::format_for(&seen),
@@ -85,6 +89,7 @@ pub(super) async fn admit(
         is_trusted,
         report,
         permit,
+        passage,
         client_slot,
     })
 }
@@ -131,6 +136,7 @@ struct Admission<'a> {
     app: &'a Arc<AppState>,
     call: Call<'a>,
     proxy: &'a Upstreams,
+    in_flight: Option<&'a InFlightBound>,
     seen: &'a ClientRequest<'a>,
     /// Whether the letter case of the path matters.
     case: Case,
@@ -142,6 +148,7 @@ struct Admission<'a> {
 struct Granted {
     report: Option<Report>,
     permit: Option<Permit>,
+    passage: Option<Passage>,
     /// Whether a charge can be refunded.
     is_charged: bool,
 }
@@ -152,31 +159,46 @@ impl<'a> Admission<'a> {
     /// flood that the limiter refuses would use up all capacity.
     async fn run(&self, priority: Option<Priority>) -> Result<(RequestTracker, Granted), Refused> {
         if !self.proxy.has_room(self.app.target_stats(), priority) {
-            return Err(self.overloaded());
+            return Err(self.overloaded(Shed::InFlight));
         }
-        let granted = match &self.question {
+        if self.in_flight.is_some_and(|in_flight| !in_flight.has_room()) {
+            return Err(self.overloaded(Shed::Places));
+        }
+        let mut granted = match &self.question {
             Some(question) => self.decide(question).await?,
             None => Granted::default(),
         };
+        if let Some(in_flight) = self.in_flight {
+            granted.passage = in_flight.enter().await;
+            if granted.passage.is_none() {
+                self.refund(&granted).await;
+                return Err(self.overloaded(Shed::Places));
+            }
+        }
         // Always succeeds: there is at least one upstream.
         let unavailable =
             || Box::new(Problem::shed(StatusCode::SERVICE_UNAVAILABLE).into_response());
         let load = self.proxy.choose(&[], SystemClock.steady_us()).ok_or_else(unavailable)?;
         let path = self.seen.path.counted_in(self.case);
-        let tracker = RequestTracker::start(self.app, load, &path, priority);
-        if tracker.is_none()
-            && let Some(question) = self.question.filter(|_| granted.is_charged)
-        {
+        let Some(tracker) = RequestTracker::start(self.app, load, &path, priority) else {
+            self.refund(&granted).await;
+            return Err(self.overloaded(Shed::InFlight));
+        };
+        Ok((tracker, granted))
+    }
+
+    /// Gives back what a request was charged that is refused after all.
+    async fn refund(&self, granted: &Granted) {
+        if let Some(question) = self.question.filter(|_| granted.is_charged) {
             let Question { policy, key, cost, .. } = question;
-            // A failed refund is ignored: the request is refused in any admission.
+            // A failed refund is ignored: the request is refused in any case.
             let _ = self.call.check(&Question::new(policy, key, cost, Op::Refund)).await;
         }
-        Ok((tracker.ok_or_else(|| self.overloaded())?, granted))
     }
 
     /// The response when the upstream has no capacity.
-    fn overloaded(&self) -> Refused {
-        self.app.metrics().shed(Shed::InFlight);
+    fn overloaded(&self, why: Shed) -> Refused {
+        self.app.metrics().shed(why);
         let own =
             self.question.as_ref().and_then(|question| question.policy.shed_status(question.key));
         let status = own.unwrap_or(self.proxy.settings.shed_status);
@@ -200,7 +222,7 @@ impl<'a> Admission<'a> {
             // A permit is released by its drop, and a shadow policy charges nothing when it would have refused.
             let by_store = matches!(answer.source, Source::Store | Source::Lease);
             let is_charged = by_store && permit.is_none() && !answer.shadow_denied;
-            return Ok(Granted { report, permit, is_charged });
+            return Ok(Granted { report, permit, is_charged, ..Granted::default() });
         }
         let mut response_headers = HeaderMap::new();
         // The first to write it wins.

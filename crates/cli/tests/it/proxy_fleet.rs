@@ -1,0 +1,258 @@
+//! `proxy.in_flight`: the most requests at the upstream, however many proxies there are.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::thread::JoinHandle;
+
+use axum::body::Body;
+use axum::http::Response;
+use tokio::sync::Semaphore;
+
+use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::programs::free_port;
+use crate::proxy_support::{Origin, Proxy};
+use crate::support::{Folder, run};
+
+/// An app that answers one request per opening of its gate, and counts those that it works on.
+struct App {
+    origin: Origin,
+    gate: Arc<Semaphore>,
+    now: Arc<AtomicU32>,
+    most: Arc<AtomicU32>,
+}
+
+/// A request at the app, until it is answered or its connection is gone.
+struct AtWork(Arc<AtomicU32>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl App {
+    fn start() -> Self {
+        let gate = Arc::new(Semaphore::new(0));
+        let (now, most) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+        let (opened, counts) = (gate.clone(), (now.clone(), most.clone()));
+        let origin = Origin::start(move |_| {
+            let (opened, (now, most)) = (opened.clone(), counts.clone());
+            async move {
+                most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+                let _at_work = AtWork(now);
+                opened.acquire().await.unwrap().forget();
+                Response::new(Body::from("done"))
+            }
+        });
+        Self { origin, gate, now, most }
+    }
+
+    fn now(&self) -> u32 {
+        self.now.load(SeqCst)
+    }
+
+    fn most(&self) -> u32 {
+        self.most.load(SeqCst)
+    }
+}
+
+/// A store that answers however busy the machine is.
+fn patient(redis: &RedisServer) -> String {
+    format!("store: {{ url: \"{}\", deadline: 10s, breaker: false }}\n", redis.url())
+}
+
+fn proxy(app: &App, in_flight: &str, store: &str) -> Proxy {
+    let folder = Folder::new();
+    Proxy::start(&folder, &app.origin.url(), &format!(", in_flight: {in_flight}"), store)
+}
+
+/// Sends a request in the background; its status, unless the connection breaks.
+fn ask(proxy: &Proxy) -> JoinHandle<Option<u16>> {
+    let addr = proxy.server.addr;
+    std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(addr).ok()?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.split(' ').nth(1)?.parse().ok()
+    })
+}
+
+/// How many of these were refused so far.
+fn refused(asked: &[JoinHandle<Option<u16>>]) -> usize {
+    asked.iter().filter(|asked| asked.is_finished()).count()
+}
+
+fn count(statuses: &[Option<u16>], wanted: u16) -> usize {
+    statuses.iter().filter(|status| **status == Some(wanted)).count()
+}
+
+fn statuses(asked: Vec<JoinHandle<Option<u16>>>) -> Vec<Option<u16>> {
+    let mut statuses: Vec<_> = asked.into_iter().map(|asked| asked.join().unwrap()).collect();
+    statuses.sort_unstable();
+    statuses
+}
+
+#[test]
+fn two_proxies_pass_on_as_many_requests_as_the_fleet_may() {
+    for (in_flight, most, rest) in [
+        ("{ max: 4, scope: fleet }", 4, 8),
+        // The control: each proxy counts for itself.
+        ("{ max: 4 }", 8, 4),
+    ] {
+        let (redis, app) = (RedisServer::start(), App::start());
+        let both = [(); 2].map(|()| proxy(&app, in_flight, &patient(&redis)));
+        let asked: Vec<_> = (0..12).map(|number| ask(&both[number % 2])).collect();
+        wait_until("the rest is refused", DEADLINE, || refused(&asked) == rest);
+        assert_eq!((app.now(), app.most()), (most, most), "{in_flight}");
+        let sum = |series: &str| both.iter().map(|proxy| proxy.metric(series)).sum::<Option<f64>>();
+        let in_use = sum(r#"tidegate_proxy_places{state="in_use"}"#);
+        assert_eq!(in_use, Some(f64::from(most)), "{in_flight}");
+        assert_eq!(sum("tidegate_proxy_places_max"), Some(8.0));
+        let shed = sum(r#"tidegate_proxy_shed_total{reason="proxy.in_flight"}"#);
+        assert_eq!(shed, Some(f64::from(12 - most)), "{in_flight}");
+        app.gate.add_permits(1000);
+        let statuses = statuses(asked);
+        assert_eq!((count(&statuses, 200), count(&statuses, 429)), (12 - rest, rest));
+    }
+}
+
+#[test]
+fn one_proxy_gets_all_places_that_the_other_does_not_use() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let [busy, idle] = [(); 2].map(|()| proxy(&app, "{ max: 3, scope: fleet }", &patient(&redis)));
+    for (one, other) in [(&busy, &idle), (&idle, &busy), (&busy, &idle)] {
+        let mut held: Vec<JoinHandle<Option<u16>>> = Vec::new();
+        wait_until("it has all places", DEADLINE, || {
+            held.retain(|asked| !asked.is_finished());
+            held.push(ask(one));
+            app.now() == 3
+        });
+        wait_until("the rest is refused", DEADLINE, || held.len() - refused(&held) == 3);
+        assert_eq!(ask(other).join().unwrap(), Some(429));
+        app.gate.add_permits(3);
+        wait_until("all are answered", DEADLINE, || held.iter().all(JoinHandle::is_finished));
+        assert_eq!((app.now(), app.gate.available_permits()), (0, 0));
+    }
+    assert_eq!(app.most(), 3);
+}
+
+#[test]
+fn the_places_of_a_killed_proxy_come_back() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let [mut killed, other] =
+        [(); 2].map(|()| proxy(&app, "{ max: 2, scope: fleet }", &patient(&redis)));
+    let held = [ask(&killed), ask(&killed)];
+    wait_until("it has all places", DEADLINE, || app.now() == 2);
+    assert_eq!(ask(&other).join().unwrap(), Some(429));
+    killed.server.stop("KILL");
+    wait_until("its connections are gone", DEADLINE, || app.now() == 0);
+    app.gate.add_permits(2);
+    for _ in 0..2 {
+        wait_until("a place is free again", DEADLINE, || ask(&other).join().unwrap() == Some(200));
+    }
+    assert_eq!(app.most(), 2);
+    drop(held);
+}
+
+/// It has spare places when it is stopped, and requests that it has not read yet. When it goes on, its places are those of
+/// another proxy.
+#[test]
+fn a_proxy_that_was_stopped_passes_nothing_on_without_a_place() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let [stopped, other] =
+        [(); 2].map(|()| proxy(&app, "{ max: 2, scope: fleet }", &patient(&redis)));
+    let held = vec![ask(&stopped), ask(&stopped)];
+    wait_until("it has all places", DEADLINE, || app.now() == 2);
+    stopped.server.signal("STOP");
+    let late = vec![ask(&stopped), ask(&stopped)];
+    app.gate.add_permits(2);
+    wait_until("the upstream has answered", DEADLINE, || app.now() == 0);
+    let mut taken: Vec<JoinHandle<Option<u16>>> = Vec::new();
+    wait_until("the other one has all places", DEADLINE, || {
+        taken.retain(|asked| !asked.is_finished());
+        taken.push(ask(&other));
+        app.now() == 2
+    });
+    wait_until("the rest is refused", DEADLINE, || taken.len() - refused(&taken) == 2);
+    stopped.server.signal("CONT");
+    assert_eq!(statuses(held), [Some(200); 2], "they had a place when they were passed on");
+    assert_eq!(statuses(late), [Some(429); 2]);
+    assert_eq!(app.most(), 2);
+    app.gate.add_permits(2);
+    wait_until("all are answered", DEADLINE, || taken.iter().all(JoinHandle::is_finished));
+}
+
+#[test]
+fn without_the_store_each_proxy_has_its_share() {
+    for (max, both_shares, rest) in [(6, 6, 4), (1, 2, 8)] {
+        let app = App::start();
+        let nowhere =
+            format!("store: {{ url: \"redis://127.0.0.1:{}\", nodes: 2 }}\n", free_port());
+        let in_flight = format!("{{ max: {max}, scope: fleet }}");
+        let both = [(); 2].map(|()| proxy(&app, &in_flight, &nowhere));
+        let asked: Vec<_> = (0..10).map(|number| ask(&both[number % 2])).collect();
+        wait_until("the rest is refused", DEADLINE, || refused(&asked) == rest);
+        assert_eq!(app.now(), both_shares, "max {max}");
+        for proxy in &both {
+            assert_eq!(proxy.metric("tidegate_proxy_places_local"), Some(1.0));
+        }
+        app.gate.add_permits(1000);
+        assert!(statuses(asked).iter().all(|it| matches!(it, Some(200 | 429))));
+    }
+}
+
+#[test]
+fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let store = format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url());
+    let both = [(); 2].map(|()| proxy(&app, "{ max: 4, scope: fleet }", &store));
+    let together = |proxy: &Proxy| {
+        app.gate.add_permits(1);
+        let answered = ask(proxy).join().unwrap();
+        if answered != Some(200) {
+            app.gate.try_acquire().unwrap().forget();
+        }
+        proxy.metric("tidegate_proxy_places_local") == Some(0.0) && answered == Some(200)
+    };
+    wait_until("both count in Redis", DEADLINE, || both.iter().all(together));
+    redis.kill();
+    for proxy in &both {
+        wait_until("it goes by its share", DEADLINE, || {
+            app.gate.add_permits(1);
+            assert_eq!(ask(proxy).join().unwrap(), Some(200));
+            proxy.metric("tidegate_proxy_places_local") == Some(1.0)
+        });
+    }
+    let asked: Vec<_> = (0..8).map(|number| ask(&both[number % 2])).collect();
+    wait_until("the rest is refused", DEADLINE, || refused(&asked) == 4);
+    assert_eq!(app.now(), 4, "two each");
+    app.gate.add_permits(4);
+    assert_eq!(count(&statuses(asked), 200), 4);
+    redis.restart();
+    wait_until("both count in Redis again", DEADLINE, || both.iter().all(together));
+}
+
+#[test]
+fn stores_that_cannot_keep_the_places_of_a_fleet_are_warned_of() {
+    for (store, warning) in [
+        ("redis://127.0.0.1:6379", None),
+        ("postgres://tidegate@127.0.0.1/limits", None),
+        ("memcached://127.0.0.1:11211", Some("memcached may forget places")),
+        ("\"memory:\"", Some("counts this process alone")),
+    ] {
+        let folder = Folder::new();
+        let config = format!(
+            "store: {store}\nlisten: {{ proxy: 127.0.0.1:8000 }}\n\
+             proxy: {{ upstream: \"http://127.0.0.1:3000\", in_flight: {{ max: 200, scope: fleet }} }}\n"
+        );
+        let output = run(&["validate", &folder.write("tidegate.yaml", config)]);
+        assert_eq!(output.code, Some(0), "{store}: {}{}", output.stdout, output.stderr);
+        let told = format!("{}{}", output.stdout, output.stderr);
+        let is_told = told.contains("proxy.in_flight.scope");
+        assert_eq!(is_told, warning.is_some(), "{store}: {told}");
+        assert!(warning.is_none_or(|warning| told.contains(warning)), "{store}: {told}");
+    }
+}

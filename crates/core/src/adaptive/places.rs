@@ -1,0 +1,173 @@
+//! Places at an upstream that a fleet shares, as one node keeps them from one request to the next.
+
+use std::time::Duration;
+
+/// How long a place is kept for a next request. A busy node needs it again at once; a quiet one must not keep it from
+/// others, who are refused meanwhile.
+const SPARE_US: u64 = 2_000;
+
+/// How long a busy node may pass a place from one request to the next, so that others get their turn.
+const TENURE_US: u64 = 1_000_000;
+
+/// How long a refusal holds for this node: a flood of refused requests asks the store two hundred times a second.
+const FULL_US: u64 = 5_000;
+
+/// The places of one node: those that its requests use, and those that are spare for a moment. Each has a lease `L` from
+/// the counter that all nodes share. Times are of a clock that is never set, in µs.
+///
+/// ```
+/// use tidegate_core::adaptive::{Entry, Places};
+///
+/// let mut places = Places::default();
+/// let is_held = |_: &&str| true;
+/// assert!(matches!(places.enter(0, is_held), Entry::Ask)); // the counter grants one
+/// let place = places.granted("lease 1", 0);
+/// assert_eq!(places.leave(place, 1_000), None); // kept for the next request
+/// let Entry::Place(place) = places.enter(2_000, is_held) else { panic!() };
+/// assert_eq!(places.leave(place, 1_500_000), Some("lease 1")); // others want it too
+/// ```
+#[derive(Debug)]
+pub struct Places<L> {
+    in_use: u64,
+    /// The longest spare first.
+    spare: Vec<Spare<L>>,
+    full_until_us: u64,
+}
+
+/// A place that a request uses. It goes back by [`Places::leave`].
+///
+/// ```
+/// # use tidegate_core::adaptive::{Place, Places};
+/// let place: Place<&str> = Places::default().granted("lease 1", 0);
+/// assert_eq!(*place.lease(), "lease 1");
+/// ```
+#[derive(Debug)]
+#[must_use = "a place that is not given back stays in use"]
+pub struct Place<L> {
+    lease: L,
+    granted_us: u64,
+    /// Whether it may serve a next request.
+    is_reusable: bool,
+}
+
+#[derive(Debug)]
+struct Spare<L> {
+    place: Place<L>,
+    since_us: u64,
+}
+
+/// What a request finds.
+///
+/// ```
+/// # use tidegate_core::adaptive::{Entry, Places};
+/// let mut places: Places<()> = Places::default();
+/// places.refused(0);
+/// assert!(matches!(places.enter(4_000, |()| true), Entry::Full));
+/// assert!(matches!(places.enter(5_000, |()| true), Entry::Ask));
+/// ```
+#[derive(Debug)]
+pub enum Entry<L> {
+    /// A place.
+    Place(Place<L>),
+    /// None: the shared counter has to be asked, whose answer is [granted](Places::granted) or
+    /// [refused](Places::refused).
+    Ask,
+    /// None, and the counter had none a moment ago.
+    Full,
+}
+
+impl<L> Default for Places<L> {
+    fn default() -> Self {
+        Self { in_use: 0, spare: Vec::new(), full_until_us: 0 }
+    }
+}
+
+impl<L> Place<L> {
+    /// Its lease.
+    pub const fn lease(&self) -> &L {
+        &self.lease
+    }
+}
+
+impl<L> Places<L> {
+    /// The life of a lease that is not renewed: when the places of a dead node are free again.
+    pub const LEASE: Duration = Duration::from_secs(5);
+
+    /// A place for a request, if one is spare whose lease has not ended.
+    pub fn enter(&mut self, now_us: u64, is_held: impl Fn(&L) -> bool) -> Entry<L> {
+        while let Some(Spare { place, .. }) = self.spare.pop() {
+            if is_held(&place.lease) {
+                self.in_use += 1;
+                return Entry::Place(place);
+            }
+        }
+        if now_us < self.full_until_us { Entry::Full } else { Entry::Ask }
+    }
+
+    /// Whether a request may find a place. Takes none.
+    pub fn has_room(&self, now_us: u64) -> bool {
+        !self.spare.is_empty() || now_us >= self.full_until_us
+    }
+
+    /// The counter has granted a lease for one place.
+    pub fn granted(&mut self, lease: L, now_us: u64) -> Place<L> {
+        self.in_use += 1;
+        Place { lease, granted_us: now_us, is_reusable: true }
+    }
+
+    /// The counter cannot be asked: this node has its share of all places, whatever leases it still has. `None` if they are
+    /// in use. Such a place serves one request, since the counter does not know it.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::Places;
+    /// let mut places = Places::default();
+    /// let place = places.granted_by_share((), 0, 1).unwrap();
+    /// assert!(places.granted_by_share((), 0, 1).is_none());
+    /// assert_eq!(places.leave(place, 1), Some(()));
+    /// ```
+    pub fn granted_by_share(&mut self, lease: L, now_us: u64, share: u64) -> Option<Place<L>> {
+        if self.in_use >= share {
+            return None;
+        }
+        self.in_use += 1;
+        Some(Place { lease, granted_us: now_us, is_reusable: false })
+    }
+
+    /// The counter has no place.
+    pub fn refused(&mut self, now_us: u64) {
+        self.full_until_us = now_us + FULL_US;
+    }
+
+    /// A request has ended. The lease comes back if it has to be released, and is kept for a next request otherwise.
+    pub fn leave(&mut self, place: Place<L>, now_us: u64) -> Option<L> {
+        self.in_use = self.in_use.saturating_sub(1);
+        let is_due = now_us.saturating_sub(place.granted_us) >= TENURE_US;
+        if is_due || !place.is_reusable {
+            return Some(place.lease);
+        }
+        self.spare.push(Spare { place, since_us: now_us });
+        None
+    }
+
+    /// The leases of places that nobody has needed for a while, to be released.
+    pub fn take_unneeded(&mut self, now_us: u64) -> Vec<L> {
+        let is_unneeded = |spare: &Spare<L>| now_us.saturating_sub(spare.since_us) >= SPARE_US;
+        let count = self.spare.iter().take_while(|spare| is_unneeded(spare)).count();
+        self.spare.drain(..count).map(|spare| spare.place.lease).collect()
+    }
+
+    /// All leases that no request uses, to be released.
+    pub fn take_spare(&mut self) -> Vec<L> {
+        self.spare.drain(..).map(|spare| spare.place.lease).collect()
+    }
+
+    /// How many places requests use.
+    pub const fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// How many places are held for next requests.
+    pub const fn spare(&self) -> usize {
+        self.spare.len()
+    }
+}
