@@ -1,10 +1,17 @@
 //! Routes: the policy and the key of a request. The first route that matches wins.
 
+mod condition;
+
+use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
+use tidegate::Cidr;
+
+use self::condition::{Conditions, Values};
 use super::pattern::{HostPattern, PathPattern};
+use crate::key::Part;
 use crate::{AmbiguousRequest, Case, ClientRequest, CountedBy, KeyParts, RequestKey, Resource};
 use tidegate_core::text::printable;
 
@@ -19,6 +26,14 @@ pub struct Match<'a> {
     pub host: Option<&'a str>,
     /// `true`: assets alone, `false`: all but assets.
     pub assets: Option<bool>,
+    /// The value that each of these headers has to have; `*` matches anything.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// The same for cookies.
+    pub cookies: &'a [(&'a str, &'a str)],
+    /// The same for parameters of the query.
+    pub query: &'a [(&'a str, &'a str)],
+    /// The networks of the client; none matches all.
+    pub networks: &'a [Cidr],
     /// Whether the letter case of the path matters, for the key as well.
     pub case: Case,
 }
@@ -31,6 +46,8 @@ pub struct Route {
     methods: Vec<String>,
     host: Option<HostPattern>,
     assets: Option<bool>,
+    conditions: Conditions,
+    networks: Vec<Cidr>,
     policy: String,
     /// `None`: the policy's own.
     key: Option<CountedBy>,
@@ -42,8 +59,11 @@ pub struct Route {
 /// An invalid condition of a route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadMatch {
-    /// `path`, `method` or `host`.
+    /// `path`, `method`, `host`, `header`, `cookie` or `query`.
     pub field: &'static str,
+    /// The name of the header, cookie or parameter.
+    pub name: Option<String>,
+    what: &'static str,
     text: String,
     expected: &'static str,
 }
@@ -93,7 +113,7 @@ impl Route {
     ) -> Result<Self, Vec<BadMatch>> {
         let mut bad = Vec::new();
         let mut note = |field, text: &str, expected| {
-            bad.push(BadMatch { field, text: text.to_owned(), expected });
+            bad.push(BadMatch { field, name: None, what: field, text: text.to_owned(), expected });
         };
         let path = matched.path.and_then(|text| {
             let read = PathPattern::read(text, matched.case);
@@ -111,9 +131,11 @@ impl Route {
         let host = matched.host.and_then(|text| {
             HostPattern::read(text).map_err(|expected| note("host", text, expected)).ok()
         });
+        let conditions = Conditions::read(&matched, &mut bad);
         if !bad.is_empty() {
             return Err(bad);
         }
+        let networks = matched.networks.to_vec();
         let host_name = host.as_ref().map_or("", |host| &host.text);
         let path_name = path.as_ref().map_or("/*", |path| &path.text);
         let kind = match matched.assets {
@@ -121,11 +143,26 @@ impl Route {
             Some(false) => " (no assets)",
             None => "",
         };
-        let name = format!("{} {host_name}{path_name}{kind}", methods.join(","));
+        let mut name = format!("{} {host_name}{path_name}{kind}{conditions}", methods.join(","));
+        for network in &networks {
+            name.push_str(&format!(" network={network}"));
+        }
         let name = name.trim_start().to_owned();
         let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));
         let Match { case, assets, .. } = matched;
-        Ok(Self { path, case, methods, host, assets, policy, key, cost, name })
+        Ok(Self {
+            path,
+            case,
+            methods,
+            host,
+            assets,
+            conditions,
+            networks,
+            policy,
+            key,
+            cost,
+            name,
+        })
     }
 
     /// Whether it matches every request that another route matches, so that one behind it is never reached.
@@ -145,14 +182,38 @@ impl Route {
             (Some(host), Some(others)) => host.covers(others),
             (Some(_), None) => false,
         };
-        path && method && host && (self.assets.is_none() || self.assets == other.assets)
+        let is_within = |it: &Cidr| self.networks.iter().any(|wider| wider.contains_network(it));
+        let network = self.networks.is_empty()
+            || (!other.networks.is_empty() && other.networks.iter().all(is_within));
+        path && method
+            && host
+            && network
+            && self.conditions.cover(&other.conditions)
+            && (self.assets.is_none() || self.assets == other.assets)
+    }
+
+    /// Whether the client is in one of its networks.
+    fn is_for(&self, request: &ClientRequest<'_>) -> bool {
+        self.networks.is_empty() || self.networks.iter().any(|it| it.contains(request.client))
+    }
+
+    /// An error if servers could read another value than the one that decides.
+    fn matches<'s, 'r>(
+        &'s self,
+        request: &'r ClientRequest<'_>,
+        folded: &OnceCell<Cow<'r, str>>,
+        values: &mut Values<'s, '_>,
+    ) -> Result<bool, AmbiguousRequest> {
+        Ok(self.matches_target(request, folded)
+            && self.is_for(request)
+            && self.conditions.hold(values)?)
     }
 
     /// `folded` is the path without letter case, once a route needs it.
-    fn matches<'r>(
+    fn matches_target<'r>(
         &self,
         request: &'r ClientRequest<'_>,
-        folded: &OnceCell<std::borrow::Cow<'r, str>>,
+        folded: &OnceCell<Cow<'r, str>>,
     ) -> bool {
         let method =
             self.methods.is_empty() || self.methods.iter().any(|method| *method == request.method);
@@ -199,9 +260,13 @@ impl Routes {
             let key = by.key_for(request, route)?;
             return Ok(Some(RouteMatch { policy, by, key, cost: 1, route, number: None }));
         }
-        let (mut routes, folded) = (self.in_order.iter().enumerate(), OnceCell::new());
-        let found = routes.find(|(_, route)| route.matches(request, &folded));
-        found.map(|(number, route)| self.matched(number, route, request)).transpose()
+        let (folded, mut values) = (OnceCell::new(), Values::new(request));
+        for (number, route) in self.in_order.iter().enumerate() {
+            if route.matches(request, &folded, &mut values)? {
+                return self.matched(number, route, request).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// The policy and key of the assets of a document that was asked for: by the first route for assets alone. `None` if
@@ -211,9 +276,14 @@ impl Routes {
         document: &ClientRequest<'_>,
     ) -> Result<Option<RouteMatch<'a>>, AmbiguousRequest> {
         let host = |route: &Route| route.host.as_ref().is_none_or(|it| it.matches(&document.host));
-        let mut routes = self.in_order.iter().enumerate();
-        let found = routes.find(|(_, route)| route.assets == Some(true) && host(route));
-        found.map(|(number, route)| self.matched(number, route, document)).transpose()
+        let mut values = Values::new(document);
+        for (number, route) in self.in_order.iter().enumerate() {
+            let is_for = route.assets == Some(true) && host(route) && route.is_for(document);
+            if is_for && route.conditions.hold(&mut values)? {
+                return self.matched(number, route, document).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     fn matched<'a>(
@@ -246,10 +316,25 @@ impl Routes {
         self.in_order.iter().map(|route| route.policy.as_str())
     }
 
-    /// Whether any key depends on a header.
+    /// Whether any key or condition depends on a header.
     pub fn reads_headers(&self) -> bool {
         let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
         of_routes.chain(self.policy_keys.values()).any(CountedBy::reads_headers)
+            || self.parts().any(Part::reads_headers)
+    }
+
+    /// Whether the route of a request depends on a header that access logs usually lack.
+    pub fn match_unlogged_headers(&self) -> bool {
+        self.parts().any(Part::reads_unlogged_headers)
+    }
+
+    /// How many different headers, cookies and parameters the conditions of routes read.
+    pub fn parts_matched(&self) -> usize {
+        self.parts().collect::<HashSet<_>>().len()
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.in_order.iter().flat_map(|route| route.conditions.parts())
     }
 
     /// What a policy counts by where a route has no key.
@@ -260,163 +345,9 @@ impl Routes {
 
 impl fmt::Display for BadMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a {}: expected {}", printable(&self.text), self.field, self.expected)
+        write!(f, "`{}` is not a {}: expected {}", printable(&self.text), self.what, self.expected)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use http::Request;
-
-    use super::*;
-    use crate::ClientIp;
-    use crate::Peer;
-
-    fn route(path: Option<&str>, methods: &[&str], host: Option<&str>, policy: &str) -> Route {
-        Route::new(Match { path, methods, host, ..Match::default() }, policy, None, 1).unwrap()
-    }
-
-    #[test]
-    fn the_first_route_that_matches_wins() {
-        let routes = Routes::new(
-            vec![
-                route(Some("/api/login"), &["POST", "PUT"], None, "login"),
-                route(Some("/api/*"), &[], Some("*.shop.example"), "shop"),
-                route(Some("/api/*"), &[], None, "api"),
-                route(None, &["DELETE"], None, "delete"),
-            ],
-            BTreeMap::new(),
-        );
-        let check = |method: &str, host: &str, path: &str, expected: Option<(&str, &str)>| {
-            let request = Request::builder().method(method).uri(path).header("host", host);
-            let (request, ()) = request.body(()).unwrap().into_parts();
-            let client_ip = ClientIp::new();
-            let peer = Peer::Ip("192.0.2.7".parse().unwrap());
-            let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
-            let found = routes.find(&seen, None).unwrap();
-            let found = found.as_ref().map(|found| (found.policy, found.route.name.unwrap()));
-            assert_eq!(found, expected, "{method} {host} {path}");
-        };
-        check("POST", "a", "/api/login", Some(("login", "POST,PUT /api/login")));
-        check("PUT", "a", "/api//login/", Some(("login", "POST,PUT /api/login")));
-        check("GET", "a", "/api/login", Some(("api", "/api/*")));
-        check("GET", "www.shop.example:80", "/api", Some(("shop", "*.shop.example/api/*")));
-        check("DELETE", "a", "/other", Some(("delete", "DELETE /*")));
-        check("GET", "a", "/other", None);
-    }
-
-    #[test]
-    fn assets_are_told_by_method_and_path_and_never_by_headers() {
-        let only = |assets| Match { assets: Some(assets), ..Match::default() };
-        let routes = Routes::new(
-            vec![
-                Route::new(only(true), "assets", None, 1).unwrap(),
-                Route::new(only(false), "pages", None, 1).unwrap(),
-            ],
-            BTreeMap::new(),
-        );
-        let client_ip = ClientIp::new();
-        for (method, path, expected) in [
-            ("GET", "/app.css", "assets"),
-            ("HEAD", "/a/logo.SVG?v=2", "assets"),
-            ("GET", "/", "pages"),
-            ("GET", "/shop.html", "pages"),
-            ("GET", "/login;x.css", "pages"),
-            ("GET", "/login?x.css", "pages"),
-            ("POST", "/app.css", "pages"),
-            ("GET", "/api/chart.png", "pages"),
-            ("GET", "/%61pi/chart.png", "pages"),
-            ("GET", "/data.json", "pages"),
-        ] {
-            let request = Request::builder().method(method).uri(path);
-            let request = request.header("accept", "text/css").header("sec-fetch-dest", "style");
-            let (request, ()) = request.body(()).unwrap().into_parts();
-            let seen = ClientRequest::direct(&client_ip, Peer::Unix, &request).unwrap();
-            let found = routes.find(&seen, None).unwrap().map(|found| found.policy);
-            assert_eq!(found, Some(expected), "{method} {path}");
-            let assets = routes.find_assets(&seen).unwrap().map(|found| found.policy);
-            assert_eq!(assets, Some("assets"), "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn a_route_covers_one_that_it_matches_always() {
-        let check = |one: Match<'_>, other: Match<'_>, expected: bool| {
-            let route = |matched| Route::new(matched, "api", None, 1).unwrap();
-            assert_eq!(route(one).covers(&route(other)), expected, "{one:?} {other:?}");
-        };
-        let path = |path| Match { path: Some(path), ..Match::default() };
-        let any = Match::default();
-        for (one, other, expected) in [
-            (any, path("/login"), true),
-            (path("/login"), any, false),
-            (path("/*"), any, true),
-            (path("/api/*"), path("/api/v1/*"), true),
-            (path("/api/*"), path("/api"), false),
-            (path("/api/*"), path("/api/*"), true),
-            (path("/api/v1"), path("/api/*"), false),
-            (path("/a"), path("/b"), false),
-            (any, Match { methods: &["POST"], ..any }, true),
-            (Match { methods: &["POST"], ..any }, any, false),
-            (Match { methods: &["GET", "POST"], ..any }, Match { methods: &["POST"], ..any }, true),
-            (
-                Match { host: Some("*.example"), ..any },
-                Match { host: Some("a.example"), ..any },
-                true,
-            ),
-            (Match { host: Some("a.example"), ..any }, any, false),
-            (Match { assets: Some(true), ..any }, any, false),
-            (any, Match { assets: Some(true), ..any }, true),
-            (Match { case: Case::Insensitive, ..path("/A") }, path("/a"), true),
-            (path("/a"), Match { case: Case::Insensitive, ..path("/a") }, false),
-        ] {
-            check(one, other, expected);
-        }
-    }
-
-    #[test]
-    fn letter_case_evades_no_route_whose_server_ignores_it() {
-        let case = Case::Insensitive;
-        let matched = |path, case| Match { path: Some(path), case, ..Match::default() };
-        let by_path = || KeyParts::read(["path"]).ok();
-        let routes = Routes::new(
-            vec![
-                Route::new(matched("/Api/Login", case), "login", by_path(), 1).unwrap(),
-                Route::new(matched("/api/*", Case::Sensitive), "api", by_path(), 1).unwrap(),
-            ],
-            BTreeMap::new(),
-        );
-        let client_ip = ClientIp::new();
-        for (path, expected) in [
-            ("/api/login", Some(("login", "/api/login"))),
-            ("/API/login/", Some(("login", "/api/login"))),
-            ("/api/LOG%49N;x", Some(("login", "/api/login"))),
-            ("/api/Other", Some(("api", "/api/Other"))),
-            ("/Api/other", None),
-        ] {
-            let (request, ()) = Request::get(path).body(()).unwrap().into_parts();
-            let seen = ClientRequest::direct(&client_ip, Peer::Unix, &request).unwrap();
-            let found = routes.find(&seen, None).unwrap();
-            let found = found.map(|found| (found.policy, found.key.into_label()));
-            let expected = expected.map(|(policy, key)| (policy, key.as_bytes().to_vec()));
-            assert_eq!(found, expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn all_that_makes_no_sense_in_a_route_is_told() {
-        let matched = Match {
-            path: Some("api"),
-            methods: &["PO ST", "get"],
-            host: Some("a b"),
-            ..Match::default()
-        };
-        let bad = Route::new(matched, "api", None, 1).unwrap_err();
-        let told: Vec<_> = bad.iter().map(|bad| (bad.field, bad.to_string())).collect();
-        assert_eq!(
-            told.iter().map(|(field, _)| *field).collect::<Vec<_>>(),
-            ["path", "method", "method", "host"]
-        );
-        assert_eq!(told[2].1, "`get` is not a method: expected one like POST");
-    }
-}
+mod tests;

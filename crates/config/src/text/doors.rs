@@ -1,5 +1,7 @@
 //! Routes, clients, headers and permissions.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::scalar::OneOrMany;
@@ -54,6 +56,21 @@ pub struct Match {
     /// `true`: only scripts, styles, images, fonts and media, told by the extension of the path and never below `/api`;
     /// `false`: all other requests.
     pub assets: Option<bool>,
+    /// Headers and the value that each has to have; `*` matches anything: `{ x-plan: pro }`.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(example = std::collections::BTreeMap::from([("x-plan", "pro")])))]
+    pub header: BTreeMap<String, String>,
+    /// Cookies and the value that each has to have, unescaped; `*` matches anything.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(example = std::collections::BTreeMap::from([("plan", "pro")])))]
+    pub cookie: BTreeMap<String, String>,
+    /// Parameters of the query and the value that each has to have; `*` matches anything.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(example = std::collections::BTreeMap::from([("export", "*")])))]
+    pub query: BTreeMap<String, String>,
+    /// The network of the client, or a list of them.
+    #[cfg_attr(test, schemars(example = &"10.0.0.0/8"))]
+    pub network: Option<OneOrMany>,
 }
 
 /// How the address of a client behind proxies is determined.
