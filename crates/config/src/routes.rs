@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use tidegate::Cidr;
+use tidegate::adaptive::Priority;
 use tidegate_core::text::unknown_policy;
 use tidegate_core::{Algorithm, LimitSpec};
-use tidegate_request::{BadMatch, Case, CountedBy, KeyParts, Match, Route, Routes};
+use tidegate_request::{BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes};
 
 use super::node::Cursor;
-use super::text::{self, OneOrMany};
+use super::text::{self, OneOrMany, RoutePolicy, RoutePriority};
+use super::{adaptive, map_policies};
 use crate::plan::{Follows, Plan};
 
 /// Far more than routes need. Each is searched for in the whole head of a request.
@@ -26,8 +28,7 @@ pub(crate) fn routes(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Che
     let policy_keys = policy_keys(file, &by_url, &top.field("policies"));
     let cursor = top.field("routes");
     let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
-        let is_by_url = by_url.contains(&text.policy.as_str());
-        let route = route(text, file, is_by_url, &cursor.item(index));
+        let route = route(text, file, &by_url, &cursor.item(index));
         route.map(|route| (index, route))
     });
     let routes: Vec<(usize, Route)> = routes.collect();
@@ -94,37 +95,106 @@ fn identifiers(options: &text::PolicyOptions, is_by_url: bool) -> Option<Vec<(St
 fn route(
     text: &text::Route,
     file: &text::File,
-    is_by_url: bool,
+    by_url: &[&str],
     cursor: &Cursor<'_>,
 ) -> Option<Route> {
-    if !file.policies.contains_key(&text.policy) {
-        let names = file.policies.keys().map(String::as_str);
-        cursor.field("policy").report(unknown_policy(&text.policy, names));
-    }
-    // Our own proxy can delay and release; other proxies get an error when they ask.
-    let problem = |policy| forward_auth_problem(policy, file.proxy.is_some());
-    if let Some(why) = file.policies.get(&text.policy).and_then(problem) {
-        cursor.field("policy").report(why);
-    }
-    let mut key = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key)));
-    if let (Some(given), Some(text::Policy::Map(options))) =
-        (&text.key, file.policies.get(&text.policy))
-    {
-        if identifiers(options, is_by_url).is_some() {
-            let message = "each limit of the policy has a key of its own: remove this one";
-            cursor.field("key").report(message);
-        } else if is_by_url && matches!(given.as_slice(), [only] if only == "url" || only == "path")
-        {
-            key = None;
-        } else if is_by_url {
-            let message = "the policy follows URLs and counts by them: remove the key";
-            cursor.field("key").report(message);
+    let policy = policies(text, file, by_url, cursor);
+    let priority = text.priority.as_ref().map(|it| priority(it, file, &cursor.field("priority")));
+    // The policies are chosen below.
+    let make = |matched: Match<'_>| Route::new(matched, "", None, text.cost.unwrap_or(1));
+    let route = matched(text, make, &cursor.field("match"))?.choosing(policy?);
+    Some(match priority {
+        Some(priority) => route.prioritized(priority?),
+        None => route,
+    })
+}
+
+/// The policies that a route may ask, each with the key of the route if it has one.
+fn policies(
+    text: &text::Route,
+    file: &text::File,
+    by_url: &[&str],
+    cursor: &Cursor<'_>,
+) -> Option<Choice<(String, Option<KeyParts>)>> {
+    let at = cursor.field("policy");
+    for (value, name) in text.policy.names() {
+        let at = value.map_or(at.clone(), |value| at.field(value));
+        let Some(policy) = file.policies.get(name) else {
+            at.report(unknown_policy(name, file.policies.keys().map(String::as_str)));
+            continue;
+        };
+        // Our own proxy can delay and release; other proxies get an error when they ask.
+        if let Some(why) = forward_auth_problem(policy, file.proxy.is_some()) {
+            at.report(why);
         }
     }
-    let has_key = !matches!(key, Some(None));
-    let cost = text.cost.unwrap_or(1);
-    let make = |matched: Match<'_>| Route::new(matched, &text.policy, key.flatten(), cost);
-    matched(text, make, &cursor.field("match")).filter(|_| has_key)
+    let own = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key)));
+    let own = own.map_or(Some(None), |own| own.map(Some))?;
+    let mut problems =
+        text.policy.names().filter_map(|(_, name)| key_problem(name, text, file, by_url));
+    if let Some(problem) = problems.next() {
+        return cursor.field("key").reject(problem);
+    }
+    let with_key = |name: &String| {
+        let key = own.clone().filter(|_| !by_url.contains(&name.as_str()));
+        (name.clone(), key)
+    };
+    match &text.policy {
+        RoutePolicy::Name(name) => Some(Choice::always(with_key(name))),
+        RoutePolicy::By(choice) => {
+            warn_if_not_believed(file, &at);
+            let named = choice.named.iter().map(|(value, name)| (value.clone(), with_key(name)));
+            at.accept(Choice::by(&choice.by, named, with_key(&choice.otherwise)))
+        }
+    }
+}
+
+/// Why the key of a route does not go with one of its policies.
+fn key_problem(
+    policy: &str,
+    text: &text::Route,
+    file: &text::File,
+    by_url: &[&str],
+) -> Option<&'static str> {
+    let (Some(given), Some(text::Policy::Map(options))) = (&text.key, file.policies.get(policy))
+    else {
+        return None;
+    };
+    let is_by_url = by_url.contains(&policy);
+    if identifiers(options, is_by_url).is_some() {
+        return Some("each limit of the policy has a key of its own: remove this one");
+    }
+    let is_url = matches!(given.as_slice(), [only] if only == "url" || only == "path");
+    let message = "the policy follows URLs and counts by them: remove the key";
+    (is_by_url && !is_url).then_some(message)
+}
+
+fn priority(
+    text: &RoutePriority,
+    file: &text::File,
+    cursor: &Cursor<'_>,
+) -> Option<Choice<Priority>> {
+    if !map_policies(file).any(|(_, options)| adaptive::has_in_flight(options)) {
+        cursor.report("needs an `in_flight` of some policy: otherwise nothing is shed");
+    }
+    match text {
+        RoutePriority::Word(word) => Some(Choice::always(adaptive::priority(*word))),
+        RoutePriority::By(by) => {
+            warn_if_not_believed(file, cursor);
+            let named = by.named.iter().map(|(value, it)| (value.clone(), adaptive::priority(*it)));
+            cursor.accept(Choice::by(&by.by, named, adaptive::priority(by.otherwise)))
+        }
+    }
+}
+
+/// Clients could name any plan, so that only trusted proxies are believed.
+fn warn_if_not_believed(file: &text::File, cursor: &Cursor<'_>) {
+    if file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty()) {
+        cursor.warn(
+            "is chosen by what trusted proxies say, and `client_ip.trusted_proxies` names none: over TCP, every request \
+             takes `else`",
+        );
+    }
 }
 
 /// Makes a route with the conditions of its text.

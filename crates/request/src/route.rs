@@ -1,5 +1,6 @@
 //! Routes: the policy and the key of a request. The first route that matches wins.
 
+mod choice;
 mod condition;
 
 use std::borrow::Cow;
@@ -8,7 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use tidegate::Cidr;
+use tidegate_core::adaptive::Priority;
 
+pub use self::choice::Choice;
 use self::condition::{Conditions, Values};
 use super::pattern::{HostPattern, PathPattern};
 use crate::key::Part;
@@ -48,12 +51,21 @@ pub struct Route {
     assets: Option<bool>,
     conditions: Conditions,
     networks: Vec<Cidr>,
-    policy: String,
-    /// `None`: the policy's own.
-    key: Option<CountedBy>,
+    policy: Choice<RoutePolicy>,
+    priority: Option<Choice<Priority>>,
     cost: u64,
     /// The value of the key part `route`.
     name: String,
+}
+
+/// A policy that a route may ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct RoutePolicy {
+    name: String,
+    /// `None`: the policy's own.
+    key: Option<CountedBy>,
+    /// Its index among the policies of all routes.
+    number: usize,
 }
 
 /// An invalid condition of a route.
@@ -99,7 +111,9 @@ pub struct RouteMatch<'a> {
     pub cost: u64,
     /// The route, if one matched.
     pub route: MatchedRoute<'a>,
-    /// The index of the route, if one matched.
+    /// The priority that the route gives the request.
+    pub priority: Option<Priority>,
+    /// The index of its policy among [those of all routes](Routes::policies), if one matched.
     pub number: Option<usize>,
 }
 
@@ -148,7 +162,7 @@ impl Route {
             name.push_str(&format!(" network={network}"));
         }
         let name = name.trim_start().to_owned();
-        let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));
+        let policy = Choice::always(RoutePolicy::new(policy.to_owned(), key));
         let Match { case, assets, .. } = matched;
         Ok(Self {
             path,
@@ -159,10 +173,22 @@ impl Route {
             conditions,
             networks,
             policy,
-            key,
+            priority: None,
             cost,
             name,
         })
+    }
+
+    /// The same with one of several policies, each with a key of its own or the policy's.
+    #[must_use]
+    pub fn choosing(self, policy: Choice<(String, Option<KeyParts>)>) -> Self {
+        Self { policy: policy.map(|(name, key)| RoutePolicy::new(name, key)), ..self }
+    }
+
+    /// The same with a priority for its requests.
+    #[must_use]
+    pub fn prioritized(self, priority: Choice<Priority>) -> Self {
+        Self { priority: Some(priority), ..self }
     }
 
     /// Whether it matches every request that another route matches, so that one behind it is never reached.
@@ -227,6 +253,12 @@ impl Route {
     }
 }
 
+impl RoutePolicy {
+    fn new(name: String, key: Option<KeyParts>) -> Self {
+        Self { name, key: key.map(CountedBy::One), number: 0 }
+    }
+}
+
 impl Routes {
     /// Whether there is no route at all.
     pub const fn is_empty(&self) -> bool {
@@ -240,9 +272,11 @@ impl Routes {
 
     /// Routes in order, and the keys of policies.
     pub fn new(mut in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
-        for route in &mut in_order {
-            if route.key.is_none() {
-                route.key = policy_keys.get(&route.policy).cloned();
+        let policies = in_order.iter_mut().flat_map(|route| route.policy.iter_mut());
+        for (number, policy) in policies.enumerate() {
+            policy.number = number;
+            if policy.key.is_none() {
+                policy.key = policy_keys.get(&policy.name).cloned();
             }
         }
         Self { in_order, policy_keys, default_key: CountedBy::default() }
@@ -258,12 +292,13 @@ impl Routes {
         if let Some(policy) = policy {
             let (by, route) = (self.key_of(policy), MatchedRoute::default());
             let key = by.key_for(request, route)?;
-            return Ok(Some(RouteMatch { policy, by, key, cost: 1, route, number: None }));
+            let (priority, number) = (None, None);
+            return Ok(Some(RouteMatch { policy, by, key, cost: 1, route, priority, number }));
         }
         let (folded, mut values) = (OnceCell::new(), Values::new(request));
-        for (number, route) in self.in_order.iter().enumerate() {
+        for route in &self.in_order {
             if route.matches(request, &folded, &mut values)? {
-                return self.matched(number, route, request).map(Some);
+                return self.matched(route, &mut values).map(Some);
             }
         }
         Ok(None)
@@ -277,10 +312,10 @@ impl Routes {
     ) -> Result<Option<RouteMatch<'a>>, AmbiguousRequest> {
         let host = |route: &Route| route.host.as_ref().is_none_or(|it| it.matches(&document.host));
         let mut values = Values::new(document);
-        for (number, route) in self.in_order.iter().enumerate() {
+        for route in &self.in_order {
             let is_for = route.assets == Some(true) && host(route) && route.is_for(document);
             if is_for && route.conditions.hold(&mut values)? {
-                return self.matched(number, route, document).map(Some);
+                return self.matched(route, &mut values).map(Some);
             }
         }
         Ok(None)
@@ -288,15 +323,23 @@ impl Routes {
 
     fn matched<'a>(
         &'a self,
-        number: usize,
         route: &'a Route,
-        request: &ClientRequest<'_>,
+        values: &mut Values<'a, '_>,
     ) -> Result<RouteMatch<'a>, AmbiguousRequest> {
-        let Route { policy, key, cost, name, case, .. } = route;
+        let Route { policy, priority, cost, name, case, .. } = route;
+        let RoutePolicy { name: policy, key, number } = policy.pick(values)?;
+        let priority = priority.as_ref().map(|it| it.pick(values).copied()).transpose()?;
         let by = key.as_ref().unwrap_or(&self.default_key);
         let route = MatchedRoute { name: Some(name), case: *case };
-        let key = by.key_for(request, route)?;
-        Ok(RouteMatch { policy, by, key, cost: *cost, route, number: Some(number) })
+        let key = by.key_for(values.request(), route)?;
+        let (cost, number) = (*cost, Some(*number));
+        Ok(RouteMatch { policy, by, key, cost, route, priority, number })
+    }
+
+    /// What routes and policies count by.
+    fn keys(&self) -> impl Iterator<Item = &CountedBy> {
+        let policies = self.in_order.iter().flat_map(|route| route.policy.iter());
+        policies.filter_map(|it| it.key.as_ref()).chain(self.policy_keys.values())
     }
 
     /// How many routes there are.
@@ -306,35 +349,41 @@ impl Routes {
 
     /// The most parts of a request that any key may read.
     pub fn alternatives_max(&self) -> usize {
-        let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
-        let all = of_routes.chain(self.policy_keys.values()).map(CountedBy::alternatives);
+        let all = self.keys().map(CountedBy::alternatives);
         all.max().unwrap_or_default().max(self.default_key.alternatives())
     }
 
-    /// The policy of each route.
+    /// All policies that routes may ask, in order.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
-        self.in_order.iter().map(|route| route.policy.as_str())
+        let policies = self.in_order.iter().flat_map(|route| route.policy.iter());
+        policies.map(|it| it.name.as_str())
+    }
+
+    /// Whether a route gives its requests a priority.
+    pub fn have_priorities(&self) -> bool {
+        self.in_order.iter().any(|route| route.priority.is_some())
     }
 
     /// Whether any key or condition depends on a header.
     pub fn reads_headers(&self) -> bool {
-        let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
-        of_routes.chain(self.policy_keys.values()).any(CountedBy::reads_headers)
-            || self.parts().any(Part::reads_headers)
+        self.keys().any(CountedBy::reads_headers) || self.parts().any(Part::reads_headers)
     }
 
-    /// Whether the route of a request depends on a header that access logs usually lack.
+    /// Whether the route or the policy of a request depends on a header that access logs usually lack.
     pub fn match_unlogged_headers(&self) -> bool {
         self.parts().any(Part::reads_unlogged_headers)
     }
 
-    /// How many different headers, cookies and parameters the conditions of routes read.
+    /// How many different headers, cookies and parameters routes read, beside keys.
     pub fn parts_matched(&self) -> usize {
         self.parts().collect::<HashSet<_>>().len()
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.in_order.iter().flat_map(|route| route.conditions.parts())
+        self.in_order.iter().flat_map(|route| {
+            let priority = route.priority.as_ref().and_then(Choice::part);
+            route.conditions.parts().chain(route.policy.part()).chain(priority)
+        })
     }
 
     /// What a policy counts by where a route has no key.

@@ -46,6 +46,46 @@ const ROWS: [(&str, Headers<'static>, &str, (usize, u16)); 9] = [
     ("192.0.2.7", &[], "/?export=1&%65xport=2", (0, 400)),
 ];
 
+const PLANS: &str = r#"
+policies:
+  api-free: { algorithm: sliding-log, limit: 2/h }
+  api-pro: { algorithm: sliding-log, limit: 4/h, key: "header:x-user" }
+routes:
+  - { policy: { by: "header:x-plan", free: api-free, pro: api-pro, else: api-free } }
+client_ip: { trusted_proxies: [127.0.0.1] }
+"#;
+
+#[test]
+fn a_plan_chooses_the_policy_and_its_key_at_both_doors() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let server = Server::with_config(&folder, PLANS);
+    let proxy = Proxy::start(&folder, &origin.url(), "", PLANS);
+    let auth = |all: Headers<'_>| {
+        server.send("GET", "/v1/auth", &[&[("x-forwarded-uri", "/")], all].concat(), b"")
+    };
+    let direct = |all: Headers<'_>| proxy.server.send("GET", "/", all, b"");
+    let doors: [&dyn Fn(Headers<'_>) -> Reply; 2] = [&auth, &direct];
+    for door in doors {
+        let ann = [("x-plan", "pro"), ("x-user", "ann")];
+        assert_eq!(asked(door, "192.0.2.1", &ann), (4, 429));
+        assert_eq!(asked(door, "192.0.2.2", &ann), (0, 429), "the policy counts by its own key");
+        assert_eq!(asked(door, "192.0.2.1", &[("x-plan", "free")]), (2, 429));
+        assert_eq!(asked(door, "192.0.2.3", &[("x-plan", "platinum")]), (2, 429));
+        assert_eq!(asked(door, "192.0.2.4", &[("x-plan", "pro"), ("x-plan", "pro")]), (0, 400));
+    }
+    let series = r#"rate_limit_requests_total{policy="api-pro",status="allowed"}"#;
+    assert_eq!((server.metric(series), proxy.metric(series)), (Some(4.0), Some(4.0)));
+}
+
+#[test]
+fn a_plan_that_an_untrusted_client_names_does_not_count() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let config = PLANS.replace("[127.0.0.1]", "[192.0.2.250]");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &config);
+    let send = |all: Headers<'_>| proxy.server.send("GET", "/", all, b"");
+    assert_eq!(asked(send, "192.0.2.1", &[("x-plan", "pro"), ("x-user", "ann")]), (2, 429));
+}
+
 #[test]
 fn forward_auth_routes_by_headers_cookies_parameters_and_networks() {
     let folder = Folder::new();

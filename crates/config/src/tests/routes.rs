@@ -93,3 +93,60 @@ fn a_route_behind_one_with_fewer_conditions_is_never_reached() {
         assert_eq!(warned(first, second), expected, "{first} / {second}");
     }
 }
+
+#[test]
+fn plans_that_make_no_sense_are_told_at_their_value() {
+    for (keys, expected) in [
+        ("policy: { by: \"header:x-plan\", pro: pro, else: api }", &[][..]),
+        ("policy: { by: \"cookie:plan\", \"gold & more\": pro, else: api }, key: path", &[]),
+        (
+            "policy: { by: \"header:x-plan\", pro: prro, else: apj }",
+            &[
+                "routes[0].policy.pro: no policy is called `prro`, did you mean `pro`?",
+                "routes[0].policy.else: no policy is called `apj`, did you mean `api`?",
+            ],
+        ),
+        ("policy: { by: \"header:x-plan\", pro: pro }", &["routes[0].policy: `else` is missing"]),
+        ("policy: { pro: pro, else: api }", &["routes[0].policy: `by` is missing"]),
+        (
+            "policy: { by: client_ip, pro: pro, else: api }",
+            &[
+                "routes[0].policy: `client_ip` cannot choose: expected header:NAME, cookie:NAME or query:NAME",
+            ],
+        ),
+        (
+            "policy: { by: x-plan, pro: pro, else: api }",
+            &[
+                "routes[0].policy: `x-plan` cannot choose: expected header:NAME, cookie:NAME or query:NAME",
+            ],
+        ),
+        (
+            "policy: { by: \"header:x-plan\", else: api }",
+            &["routes[0].policy: names 0 values: expected 1 to 64"],
+        ),
+        (
+            "policy: api, priority: { by: \"header:x-plan\", pro: critical, else: batch }",
+            &["routes[0].priority: needs an `in_flight` of some policy: otherwise nothing is shed"],
+        ),
+        (
+            "policy: api, priority: { by: \"header:x-plan\", pro: urgent, else: batch }",
+            &[
+                "routes[0].priority.pro: unknown `urgent`: expected one of critical, default, batch, best-effort",
+            ],
+        ),
+    ] {
+        assert_eq!(said(&format!("{{ {keys} }}")), expected, "{keys}");
+    }
+}
+
+#[test]
+fn a_plan_that_nobody_can_name_is_warned_of() {
+    let text = |more: &str| {
+        format!(
+            "policies: {{ api: 5/s burst 1, pro: 9/s burst 1 }}\nroutes:\n  - policy: {{ by: \"header:x-plan\", pro: pro, else: api }}\n{more}"
+        )
+    };
+    let warned = warnings(&text(""));
+    assert!(warned.len() == 1 && warned[0].contains("every request takes `else`"), "{warned:?}");
+    assert!(warnings(&text("client_ip: { trusted_proxies: [10.0.0.1] }")).is_empty());
+}

@@ -80,6 +80,14 @@ impl Part {
         })
     }
 
+    /// The parts that a request can be sent with.
+    pub(crate) const SENT_NAMES: &str = "header:NAME, cookie:NAME or query:NAME";
+
+    /// Whether it is something that was sent with the request, under a name.
+    pub(crate) const fn is_sent(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Query(_))
+    }
+
     /// Whether clients cannot choose its value.
     pub(crate) const fn is_ours(&self) -> bool {
         matches!(self, Self::ClientIp | Self::Global | Self::Fingerprint | Self::Route)

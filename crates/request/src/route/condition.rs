@@ -87,17 +87,26 @@ impl Conditions {
 
 impl Condition {
     fn new(part: Part, written: String, value: &str) -> Self {
-        let spelling = match part {
-            Part::Query(_) => component(value),
-            _ => value.trim().to_owned(),
-        };
+        let spelling = spelling(&part, value);
         Self { part, written, value: Wildcard::new(&spelling), spelling }
+    }
+}
+
+/// A value as it is written in a configuration, in the spelling in which requests are read.
+pub(super) fn spelling(part: &Part, value: &str) -> String {
+    match part {
+        Part::Query(_) => component(value),
+        _ => value.trim().to_owned(),
     }
 }
 
 impl<'s, 'r> Values<'s, 'r> {
     pub(super) const fn new(request: &'r ClientRequest<'r>) -> Self {
         Self { request, read: Vec::new() }
+    }
+
+    pub(super) const fn request(&self) -> &'r ClientRequest<'r> {
+        self.request
     }
 
     /// How many parts were read.
@@ -117,6 +126,11 @@ impl<'s, 'r> Values<'s, 'r> {
             }
         };
         Ok(self.read[index].1.as_deref())
+    }
+
+    /// The same, where somebody answers for it: what a client writes itself counts as missing.
+    pub(super) fn believed(&mut self, part: &'s Part) -> Result<Option<&[u8]>, AmbiguousRequest> {
+        if self.request.is_trusted { self.get(part) } else { Ok(None) }
     }
 }
 

@@ -288,3 +288,49 @@ fn many_routes_read_many_cookies_once() {
     }
     assert_eq!(values.len(), 1);
 }
+
+#[test]
+fn a_plan_counts_if_a_trusted_peer_names_it() {
+    let by = |part: &str| {
+        let own = |policy: &str| (policy.to_owned(), None);
+        let named = [("pro".to_owned(), own("pro")), ("a b".to_owned(), own("spaced"))];
+        Choice::by(part, named, own("free")).unwrap()
+    };
+    let priority = [("pro".to_owned(), Priority::Critical)];
+    let priority = Choice::by("header:x-plan", priority, Priority::Batch).unwrap();
+    let route = |path, part: &str| {
+        let matched = Match { path: Some(path), ..Match::default() };
+        Route::new(matched, "", None, 1).unwrap().choosing(by(part)).prioritized(priority.clone())
+    };
+    let keys = BTreeMap::from([("pro".to_owned(), CountedBy::One(KeyParts::path()))]);
+    let routes = vec![route("/h", "header:x-plan"), route("/q", "query:plan")];
+    let routes = Routes::new(routes, keys);
+    let policies: Vec<_> = routes.policies().collect();
+    assert_eq!(policies, ["pro", "spaced", "free", "pro", "spaced", "free"]);
+    let client_ip = ClientIp::new().trust("127.0.0.1").unwrap();
+    for (peer, uri, plans, expected) in [
+        ("127.0.0.1", "/h", &["pro"][..], Some(("pro", "/h", Priority::Critical))),
+        ("127.0.0.1", "/h", &[" pro "], Some(("pro", "/h", Priority::Critical))),
+        ("127.0.0.1", "/h", &["Pro"], Some(("free", "127.0.0.1", Priority::Batch))),
+        ("127.0.0.1", "/h", &[], Some(("free", "127.0.0.1", Priority::Batch))),
+        ("127.0.0.1", "/h", &["pro", "pro"], None),
+        ("127.0.0.1", "/q?plan=a+b", &[], Some(("spaced", "127.0.0.1", Priority::Batch))),
+        ("192.0.2.1", "/h", &["pro"], Some(("free", "192.0.2.1", Priority::Batch))),
+        ("192.0.2.1", "/h", &["pro", "pro"], Some(("free", "192.0.2.1", Priority::Batch))),
+    ] {
+        let mut request = Request::builder().uri(uri);
+        for plan in plans {
+            request = request.header("x-plan", *plan);
+        }
+        let (request, ()) = request.body(()).unwrap().into_parts();
+        let peer = Peer::Ip(peer.parse().unwrap());
+        let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
+        let found = routes.find(&seen, None).ok().flatten();
+        let found = found.map(|it| {
+            assert_eq!(policies[it.number.unwrap()], it.policy);
+            (it.policy, String::from_utf8(it.key.into_label()).unwrap(), it.priority.unwrap())
+        });
+        let expected = expected.map(|(policy, key, priority)| (policy, key.to_owned(), priority));
+        assert_eq!(found, expected, "{uri} {plans:?}");
+    }
+}

@@ -72,7 +72,8 @@ pub(super) async fn admit(
         }
         None => None,
     };
-    let priority = in_force.priority(question.as_ref().map(|question| &question.policy));
+    let of_policy = in_force.priority(question.as_ref().map(|question| &question.policy));
+    let priority = found.as_ref().and_then(|found| found.priority).or(of_policy);
     let admission = Admission { app, call, proxy, seen: &seen, case, question };
     let (tracker, granted) = admission.run(priority).await?;
     let Granted { report, permit, .. } = granted;
