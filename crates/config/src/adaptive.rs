@@ -268,7 +268,7 @@ fn is_url(key: &OneOrMany) -> bool {
     matches!(key.as_slice(), [only] if only == "url")
 }
 
-const fn priority(text: text::Priority) -> Priority {
+pub(crate) const fn priority(text: text::Priority) -> Priority {
     match text {
         text::Priority::Critical => Priority::Critical,
         text::Priority::Default => Priority::Default,

@@ -9,13 +9,13 @@ use tidegate::tower::{ClientIp, Headers};
 use super::amount::time;
 use super::node::Cursor;
 use super::secret::SecretSource;
-use super::text::{self, Dialect, Legacy, OneOrMany};
+use super::text::{self, Dialect, Legacy};
 use crate::envoy::{AnswerStyle, Shadow};
-use crate::plan::{Follows, Plan};
+use crate::plan::Plan;
+use crate::routes::{CheckedRoutes, routes};
 use crate::secret::checked_token;
-use tidegate_core::text::{printable, unknown_policy};
-use tidegate_core::{Algorithm, LimitSpec};
-use tidegate_request::{Authority, BadMatch, Case, CountedBy, KeyParts, Match, Route, Routes};
+use tidegate_core::text::printable;
+use tidegate_request::{Authority, CountedBy, Route, Routes};
 
 /// Enough for a load balancer that checks twice a second.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -63,16 +63,7 @@ impl DoorRules {
 
 /// Checks the part of a file that the doors use.
 pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> DoorRules {
-    let by_url = by_url(plans);
-    let policy_keys = policy_keys(file, &by_url, &top.field("policies"));
-    let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
-        let is_by_url = by_url.contains(&text.policy.as_str());
-        let route = route(text, file, is_by_url, &top.field("routes").item(index));
-        route.map(|route| (index, route))
-    });
-    let routes: Vec<(usize, Route)> = routes.collect();
-    warn_of_unreachable(&routes, &top.field("routes"));
-    let routes = routes.into_iter().map(|(_, route)| route).collect();
+    let CheckedRoutes { in_order, policy_keys } = routes(file, plans, top);
     let client = file.client_ip.as_ref();
     let (client_ip, trusted_proxies) = match client {
         Some(text) => client_ip(text, ipv6_prefix(file), &top.field("client_ip")),
@@ -88,7 +79,7 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
     let drain = time(top, "drain", file.drain.as_ref(), Duration::ZERO..=DRAIN_MAX, DRAIN);
     let keys = file.dashboard.as_ref().and_then(|text| text.keys);
     DoorRules {
-        routes,
+        routes: in_order,
         policy_keys,
         client_ip,
         trusted_proxies,
@@ -97,18 +88,6 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
         headers,
         shows_keys: keys == Some(text::KeysShown::Shown),
         drain,
-    }
-}
-
-/// The first route that matches wins, so that one behind a wider one is never reached.
-fn warn_of_unreachable(routes: &[(usize, Route)], cursor: &Cursor<'_>) {
-    for (number, (index, route)) in routes.iter().enumerate() {
-        if let Some((wider, _)) = routes[..number].iter().find(|(_, it)| it.covers(route)) {
-            cursor.item(*index).warn(format!(
-                "is never reached: routes[{wider}] matches all of its requests, and the first match wins. Move this one \
-                 before it"
-            ));
-        }
     }
 }
 
@@ -128,112 +107,6 @@ pub(crate) fn answer_style(file: &text::File) -> AnswerStyle {
         adds_headers: envoy.and_then(|text| text.headers).unwrap_or(default.adds_headers),
         shadow,
     }
-}
-
-/// The policies that follow the response time of URLs. They count URLs as they are measured: by path, without host and
-/// query.
-fn by_url(plans: &[Plan]) -> Vec<&str> {
-    let of_urls = |plan: &&Plan| matches!(plan.follows, Follows::Urls { .. });
-    plans.iter().filter(of_urls).map(|plan| plan.policy.as_str()).collect()
-}
-
-fn policy_keys(
-    file: &text::File,
-    by_url: &[&str],
-    cursor: &Cursor<'_>,
-) -> BTreeMap<String, CountedBy> {
-    let key = |(name, policy): (&String, &text::Policy)| {
-        let text::Policy::Map(options) = policy else { return None };
-        let is_by_url = by_url.contains(&name.as_str());
-        if let Some(each) = identifiers(options, is_by_url) {
-            return Some((name.clone(), CountedBy::Each(each)));
-        }
-        let parts = cursor.field(name).field("key").accept(key_parts(options.key.as_ref()?))?;
-        let parts = if is_by_url { KeyParts::path() } else { parts };
-        Some((name.clone(), CountedBy::One(parts)))
-    };
-    file.policies.iter().filter_map(key).collect()
-}
-
-/// The identifiers of all limits of a policy, if all of them are parts of a request.
-fn identifiers(options: &text::PolicyOptions, is_by_url: bool) -> Option<Vec<(String, KeyParts)>> {
-    let mut named = BTreeMap::new();
-    for member in options.members() {
-        let key = member.key.as_ref()?;
-        let parts = KeyParts::read([key.as_str()]).ok()?;
-        let is_path = is_by_url && key == "url";
-        named.insert(key.clone(), if is_path { KeyParts::path() } else { parts });
-    }
-    (!named.is_empty()).then(|| named.into_iter().collect())
-}
-
-fn route(
-    text: &text::Route,
-    file: &text::File,
-    is_by_url: bool,
-    cursor: &Cursor<'_>,
-) -> Option<Route> {
-    if !file.policies.contains_key(&text.policy) {
-        let names = file.policies.keys().map(String::as_str);
-        cursor.field("policy").report(unknown_policy(&text.policy, names));
-    }
-    // Our own proxy can delay and release; other proxies get an error when they ask.
-    let problem = |policy| forward_auth_problem(policy, file.proxy.is_some());
-    if let Some(why) = file.policies.get(&text.policy).and_then(problem) {
-        cursor.field("policy").report(why);
-    }
-    let matches = text.matches.clone().unwrap_or_default();
-    let methods = matches.method.as_ref().map_or(&[][..], OneOrMany::as_slice);
-    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
-    let (path, host) = (matches.path.as_deref(), matches.host.as_deref());
-    let mut key = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key)));
-    if let (Some(given), Some(text::Policy::Map(options))) =
-        (&text.key, file.policies.get(&text.policy))
-    {
-        if identifiers(options, is_by_url).is_some() {
-            let message = "each limit of the policy has a key of its own: remove this one";
-            cursor.field("key").report(message);
-        } else if is_by_url && matches!(given.as_slice(), [only] if only == "url" || only == "path")
-        {
-            key = None;
-        } else if is_by_url {
-            let message = "the policy follows URLs and counts by them: remove the key";
-            cursor.field("key").report(message);
-        }
-    }
-    let case = match text.case {
-        Some(text::Case::Insensitive) => Case::Insensitive,
-        Some(text::Case::Sensitive) | None => Case::Sensitive,
-    };
-    let matched = Match { path, methods: &methods, host, assets: matches.assets, case };
-    let has_key = !matches!(key, Some(None));
-    let route = Route::new(matched, &text.policy, key.flatten(), text.cost.unwrap_or(1));
-    let report = |bad: &BadMatch| cursor.field("match").field(bad.field).report(bad);
-    route.map_err(|bad| bad.iter().for_each(report)).ok().filter(|_| has_key)
-}
-
-/// Why forward-auth cannot ask a policy.
-fn forward_auth_problem(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
-    let shapes = "is a leaky bucket, which delays: forward-auth can only admit or refuse";
-    let holds_permits = "limits concurrency: forward-auth cannot release a permit";
-    let problem = |spec: &LimitSpec| match spec.algorithm() {
-        _ if is_proxy => None,
-        Algorithm::LEAKY_BUCKET => Some(shapes),
-        Algorithm::CONCURRENCY => Some(holds_permits),
-        _ => None,
-    };
-    let own = policy.limit_spec().as_ref().and_then(problem);
-    let text::Policy::Map(options) = policy else { return own };
-    let is_named = options.members().any(|member| member.key.is_some());
-    let named = (is_named && identifiers(options, false).is_none()).then_some(
-        "counts by identifiers that are not key parts of a request, like client_ip or header:x-user: \
-         use key parts in each of its limits",
-    );
-    named.or(own).or_else(|| options.members().find_map(|member| problem(&member.limit.spec())))
-}
-
-fn key_parts(text: &OneOrMany) -> Result<KeyParts, String> {
-    KeyParts::read(text.as_slice().iter().map(String::as_str))
 }
 
 /// The prefix length that identifies an IPv6 client.

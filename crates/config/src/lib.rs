@@ -32,6 +32,7 @@ mod problem;
 pub mod proxy;
 mod reference;
 mod reload;
+mod routes;
 mod safe_integer;
 mod salvage;
 mod schema;

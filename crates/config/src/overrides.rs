@@ -116,6 +116,7 @@ fn counts_clients(policy: &str, file: &text::File) -> bool {
         Some(text::Policy::Map(options)) => options.key.as_ref(),
         _ => None,
     };
-    let mut keys = file.routes.iter().filter(|route| route.policy == policy);
+    let mut keys =
+        file.routes.iter().filter(|route| route.policy.names().any(|(_, name)| name == policy));
     keys.any(|route| route.key.as_ref().or(own).is_none_or(|key| key.as_slice() == ["client_ip"]))
 }

@@ -49,6 +49,7 @@ impl Rows {
                 self.add_contents(choice, &format!("{path}[]"));
             }
         } else if let Some(named @ Value::Object(_)) = schema.get("additionalProperties") {
+            self.add_map(schema, path);
             for choice in choices(named) {
                 self.add_contents(choice, &format!("{path}.NAME"));
             }

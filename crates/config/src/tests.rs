@@ -3,6 +3,7 @@ mod advice;
 mod doors;
 mod nonsense;
 mod overrides;
+mod routes;
 
 use std::time::Instant;
 

@@ -22,6 +22,7 @@ pub(crate) use self::adaptive::{
 };
 pub(crate) use self::doors::{
     Admin, Case, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
+    RoutePolicy, RoutePriority,
 };
 pub(crate) use self::limit::Member;
 pub use self::listen::TlsFiles;

@@ -93,6 +93,8 @@ pub struct ClientRequest<'a> {
     pub headers: Cow<'a, HeaderMap>,
     /// How clients are identified.
     pub client_ip: &'a ClientIp,
+    /// Whether it came from a trusted peer, which answers for what it passes on.
+    pub is_trusted: bool,
 }
 
 /// A request in an access log.
@@ -157,6 +159,7 @@ impl<'a> ClientRequest<'a> {
             query: query.to_owned().into(),
             headers,
             client_ip,
+            is_trusted: trusted,
         })
     }
 
@@ -168,7 +171,8 @@ impl<'a> ClientRequest<'a> {
     ) -> Result<Self, AmbiguousRequest> {
         let host = Authority::of_request(request)?;
         let headers = without_named(&request.headers);
-        if peer.is_trusted(client_ip) {
+        let is_trusted = peer.is_trusted(client_ip);
+        if is_trusted {
             check_forwarded_hosts(&headers)?;
         }
         Ok(Self {
@@ -179,10 +183,11 @@ impl<'a> ClientRequest<'a> {
             query: request.uri.query().unwrap_or_default().into(),
             headers,
             client_ip,
+            is_trusted,
         })
     }
 
-    /// The request of an access log.
+    /// The request of an access log. Who writes the log answers for what is in it.
     pub fn logged(
         client_ip: &'a ClientIp,
         logged: LoggedRequest<'a>,
@@ -200,6 +205,7 @@ impl<'a> ClientRequest<'a> {
             query: query.into(),
             headers: Cow::Owned(logged.headers),
             client_ip,
+            is_trusted: true,
         })
     }
 

@@ -2,7 +2,7 @@
 
 mod part;
 
-use self::part::Part;
+pub(crate) use self::part::Part;
 use crate::{AmbiguousRequest, ClientRequest, MatchedRoute};
 
 /// Precedes a value of the client that looks like one of ours, such as an address, so that no client can use the key of

@@ -31,4 +31,4 @@ pub use self::key::KeyParts;
 pub use self::path::{BadPath, Case, Path};
 pub use self::request_key::{CountedBy, RequestKey};
 pub use self::resource::Resource;
-pub use self::route::{BadMatch, Match, MatchedRoute, Route, RouteMatch, Routes};
+pub use self::route::{BadMatch, Choice, Match, MatchedRoute, Route, RouteMatch, Routes};

@@ -1,10 +1,20 @@
 //! Routes: the policy and the key of a request. The first route that matches wins.
 
+mod choice;
+mod condition;
+
+use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
+use tidegate::Cidr;
+use tidegate_core::adaptive::Priority;
+
+pub use self::choice::Choice;
+use self::condition::{Conditions, Values};
 use super::pattern::{HostPattern, PathPattern};
+use crate::key::Part;
 use crate::{AmbiguousRequest, Case, ClientRequest, CountedBy, KeyParts, RequestKey, Resource};
 use tidegate_core::text::printable;
 
@@ -19,6 +29,14 @@ pub struct Match<'a> {
     pub host: Option<&'a str>,
     /// `true`: assets alone, `false`: all but assets.
     pub assets: Option<bool>,
+    /// The value that each of these headers has to have; `*` matches anything.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// The same for cookies.
+    pub cookies: &'a [(&'a str, &'a str)],
+    /// The same for parameters of the query.
+    pub query: &'a [(&'a str, &'a str)],
+    /// The networks of the client; none matches all.
+    pub networks: &'a [Cidr],
     /// Whether the letter case of the path matters, for the key as well.
     pub case: Case,
 }
@@ -31,19 +49,33 @@ pub struct Route {
     methods: Vec<String>,
     host: Option<HostPattern>,
     assets: Option<bool>,
-    policy: String,
-    /// `None`: the policy's own.
-    key: Option<CountedBy>,
+    conditions: Conditions,
+    networks: Vec<Cidr>,
+    policy: Choice<RoutePolicy>,
+    priority: Option<Choice<Priority>>,
     cost: u64,
     /// The value of the key part `route`.
     name: String,
 }
 
+/// A policy that a route may ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct RoutePolicy {
+    name: String,
+    /// `None`: the policy's own.
+    key: Option<CountedBy>,
+    /// Its index among the policies of all routes.
+    number: usize,
+}
+
 /// An invalid condition of a route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadMatch {
-    /// `path`, `method` or `host`.
+    /// `path`, `method`, `host`, `header`, `cookie` or `query`.
     pub field: &'static str,
+    /// The name of the header, cookie or parameter.
+    pub name: Option<String>,
+    what: &'static str,
     text: String,
     expected: &'static str,
 }
@@ -79,7 +111,9 @@ pub struct RouteMatch<'a> {
     pub cost: u64,
     /// The route, if one matched.
     pub route: MatchedRoute<'a>,
-    /// The index of the route, if one matched.
+    /// The priority that the route gives the request.
+    pub priority: Option<Priority>,
+    /// The index of its policy among [those of all routes](Routes::policies), if one matched.
     pub number: Option<usize>,
 }
 
@@ -93,7 +127,7 @@ impl Route {
     ) -> Result<Self, Vec<BadMatch>> {
         let mut bad = Vec::new();
         let mut note = |field, text: &str, expected| {
-            bad.push(BadMatch { field, text: text.to_owned(), expected });
+            bad.push(BadMatch { field, name: None, what: field, text: text.to_owned(), expected });
         };
         let path = matched.path.and_then(|text| {
             let read = PathPattern::read(text, matched.case);
@@ -111,9 +145,11 @@ impl Route {
         let host = matched.host.and_then(|text| {
             HostPattern::read(text).map_err(|expected| note("host", text, expected)).ok()
         });
+        let conditions = Conditions::read(&matched, &mut bad);
         if !bad.is_empty() {
             return Err(bad);
         }
+        let networks = matched.networks.to_vec();
         let host_name = host.as_ref().map_or("", |host| &host.text);
         let path_name = path.as_ref().map_or("/*", |path| &path.text);
         let kind = match matched.assets {
@@ -121,11 +157,38 @@ impl Route {
             Some(false) => " (no assets)",
             None => "",
         };
-        let name = format!("{} {host_name}{path_name}{kind}", methods.join(","));
+        let mut name = format!("{} {host_name}{path_name}{kind}{conditions}", methods.join(","));
+        for network in &networks {
+            name.push_str(&format!(" network={network}"));
+        }
         let name = name.trim_start().to_owned();
-        let (policy, key) = (policy.to_owned(), key.map(CountedBy::One));
+        let policy = Choice::always(RoutePolicy::new(policy.to_owned(), key));
         let Match { case, assets, .. } = matched;
-        Ok(Self { path, case, methods, host, assets, policy, key, cost, name })
+        Ok(Self {
+            path,
+            case,
+            methods,
+            host,
+            assets,
+            conditions,
+            networks,
+            policy,
+            priority: None,
+            cost,
+            name,
+        })
+    }
+
+    /// The same with one of several policies, each with a key of its own or the policy's.
+    #[must_use]
+    pub fn choosing(self, policy: Choice<(String, Option<KeyParts>)>) -> Self {
+        Self { policy: policy.map(|(name, key)| RoutePolicy::new(name, key)), ..self }
+    }
+
+    /// The same with a priority for its requests.
+    #[must_use]
+    pub fn prioritized(self, priority: Choice<Priority>) -> Self {
+        Self { priority: Some(priority), ..self }
     }
 
     /// Whether it matches every request that another route matches, so that one behind it is never reached.
@@ -145,14 +208,38 @@ impl Route {
             (Some(host), Some(others)) => host.covers(others),
             (Some(_), None) => false,
         };
-        path && method && host && (self.assets.is_none() || self.assets == other.assets)
+        let is_within = |it: &Cidr| self.networks.iter().any(|wider| wider.contains_network(it));
+        let network = self.networks.is_empty()
+            || (!other.networks.is_empty() && other.networks.iter().all(is_within));
+        path && method
+            && host
+            && network
+            && self.conditions.cover(&other.conditions)
+            && (self.assets.is_none() || self.assets == other.assets)
+    }
+
+    /// Whether the client is in one of its networks.
+    fn is_for(&self, request: &ClientRequest<'_>) -> bool {
+        self.networks.is_empty() || self.networks.iter().any(|it| it.contains(request.client))
+    }
+
+    /// An error if servers could read another value than the one that decides.
+    fn matches<'s, 'r>(
+        &'s self,
+        request: &'r ClientRequest<'_>,
+        folded: &OnceCell<Cow<'r, str>>,
+        values: &mut Values<'s, '_>,
+    ) -> Result<bool, AmbiguousRequest> {
+        Ok(self.matches_target(request, folded)
+            && self.is_for(request)
+            && self.conditions.hold(values)?)
     }
 
     /// `folded` is the path without letter case, once a route needs it.
-    fn matches<'r>(
+    fn matches_target<'r>(
         &self,
         request: &'r ClientRequest<'_>,
-        folded: &OnceCell<std::borrow::Cow<'r, str>>,
+        folded: &OnceCell<Cow<'r, str>>,
     ) -> bool {
         let method =
             self.methods.is_empty() || self.methods.iter().any(|method| *method == request.method);
@@ -163,6 +250,12 @@ impl Route {
         };
         let assets = self.assets.is_none_or(|assets| assets == Resource::is_asset(request));
         method && host && assets && self.path.as_ref().is_none_or(|pattern| pattern.matches(path()))
+    }
+}
+
+impl RoutePolicy {
+    fn new(name: String, key: Option<KeyParts>) -> Self {
+        Self { name, key: key.map(CountedBy::One), number: 0 }
     }
 }
 
@@ -179,9 +272,11 @@ impl Routes {
 
     /// Routes in order, and the keys of policies.
     pub fn new(mut in_order: Vec<Route>, policy_keys: BTreeMap<String, CountedBy>) -> Self {
-        for route in &mut in_order {
-            if route.key.is_none() {
-                route.key = policy_keys.get(&route.policy).cloned();
+        let policies = in_order.iter_mut().flat_map(|route| route.policy.iter_mut());
+        for (number, policy) in policies.enumerate() {
+            policy.number = number;
+            if policy.key.is_none() {
+                policy.key = policy_keys.get(&policy.name).cloned();
             }
         }
         Self { in_order, policy_keys, default_key: CountedBy::default() }
@@ -197,11 +292,16 @@ impl Routes {
         if let Some(policy) = policy {
             let (by, route) = (self.key_of(policy), MatchedRoute::default());
             let key = by.key_for(request, route)?;
-            return Ok(Some(RouteMatch { policy, by, key, cost: 1, route, number: None }));
+            let (priority, number) = (None, None);
+            return Ok(Some(RouteMatch { policy, by, key, cost: 1, route, priority, number }));
         }
-        let (mut routes, folded) = (self.in_order.iter().enumerate(), OnceCell::new());
-        let found = routes.find(|(_, route)| route.matches(request, &folded));
-        found.map(|(number, route)| self.matched(number, route, request)).transpose()
+        let (folded, mut values) = (OnceCell::new(), Values::new(request));
+        for route in &self.in_order {
+            if route.matches(request, &folded, &mut values)? {
+                return self.matched(route, &mut values).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// The policy and key of the assets of a document that was asked for: by the first route for assets alone. `None` if
@@ -211,22 +311,35 @@ impl Routes {
         document: &ClientRequest<'_>,
     ) -> Result<Option<RouteMatch<'a>>, AmbiguousRequest> {
         let host = |route: &Route| route.host.as_ref().is_none_or(|it| it.matches(&document.host));
-        let mut routes = self.in_order.iter().enumerate();
-        let found = routes.find(|(_, route)| route.assets == Some(true) && host(route));
-        found.map(|(number, route)| self.matched(number, route, document)).transpose()
+        let mut values = Values::new(document);
+        for route in &self.in_order {
+            let is_for = route.assets == Some(true) && host(route) && route.is_for(document);
+            if is_for && route.conditions.hold(&mut values)? {
+                return self.matched(route, &mut values).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     fn matched<'a>(
         &'a self,
-        number: usize,
         route: &'a Route,
-        request: &ClientRequest<'_>,
+        values: &mut Values<'a, '_>,
     ) -> Result<RouteMatch<'a>, AmbiguousRequest> {
-        let Route { policy, key, cost, name, case, .. } = route;
+        let Route { policy, priority, cost, name, case, .. } = route;
+        let RoutePolicy { name: policy, key, number } = policy.pick(values)?;
+        let priority = priority.as_ref().map(|it| it.pick(values).copied()).transpose()?;
         let by = key.as_ref().unwrap_or(&self.default_key);
         let route = MatchedRoute { name: Some(name), case: *case };
-        let key = by.key_for(request, route)?;
-        Ok(RouteMatch { policy, by, key, cost: *cost, route, number: Some(number) })
+        let key = by.key_for(values.request(), route)?;
+        let (cost, number) = (*cost, Some(*number));
+        Ok(RouteMatch { policy, by, key, cost, route, priority, number })
+    }
+
+    /// What routes and policies count by.
+    fn keys(&self) -> impl Iterator<Item = &CountedBy> {
+        let policies = self.in_order.iter().flat_map(|route| route.policy.iter());
+        policies.filter_map(|it| it.key.as_ref()).chain(self.policy_keys.values())
     }
 
     /// How many routes there are.
@@ -236,20 +349,41 @@ impl Routes {
 
     /// The most parts of a request that any key may read.
     pub fn alternatives_max(&self) -> usize {
-        let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
-        let all = of_routes.chain(self.policy_keys.values()).map(CountedBy::alternatives);
+        let all = self.keys().map(CountedBy::alternatives);
         all.max().unwrap_or_default().max(self.default_key.alternatives())
     }
 
-    /// The policy of each route.
+    /// All policies that routes may ask, in order.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
-        self.in_order.iter().map(|route| route.policy.as_str())
+        let policies = self.in_order.iter().flat_map(|route| route.policy.iter());
+        policies.map(|it| it.name.as_str())
     }
 
-    /// Whether any key depends on a header.
+    /// Whether a route gives its requests a priority.
+    pub fn have_priorities(&self) -> bool {
+        self.in_order.iter().any(|route| route.priority.is_some())
+    }
+
+    /// Whether any key or condition depends on a header.
     pub fn reads_headers(&self) -> bool {
-        let of_routes = self.in_order.iter().filter_map(|route| route.key.as_ref());
-        of_routes.chain(self.policy_keys.values()).any(CountedBy::reads_headers)
+        self.keys().any(CountedBy::reads_headers) || self.parts().any(Part::reads_headers)
+    }
+
+    /// Whether the route or the policy of a request depends on a header that access logs usually lack.
+    pub fn match_unlogged_headers(&self) -> bool {
+        self.parts().any(Part::reads_unlogged_headers)
+    }
+
+    /// How many different headers, cookies and parameters routes read, beside keys.
+    pub fn parts_matched(&self) -> usize {
+        self.parts().collect::<HashSet<_>>().len()
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.in_order.iter().flat_map(|route| {
+            let priority = route.priority.as_ref().and_then(Choice::part);
+            route.conditions.parts().chain(route.policy.part()).chain(priority)
+        })
     }
 
     /// What a policy counts by where a route has no key.
@@ -260,163 +394,9 @@ impl Routes {
 
 impl fmt::Display for BadMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a {}: expected {}", printable(&self.text), self.field, self.expected)
+        write!(f, "`{}` is not a {}: expected {}", printable(&self.text), self.what, self.expected)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use http::Request;
-
-    use super::*;
-    use crate::ClientIp;
-    use crate::Peer;
-
-    fn route(path: Option<&str>, methods: &[&str], host: Option<&str>, policy: &str) -> Route {
-        Route::new(Match { path, methods, host, ..Match::default() }, policy, None, 1).unwrap()
-    }
-
-    #[test]
-    fn the_first_route_that_matches_wins() {
-        let routes = Routes::new(
-            vec![
-                route(Some("/api/login"), &["POST", "PUT"], None, "login"),
-                route(Some("/api/*"), &[], Some("*.shop.example"), "shop"),
-                route(Some("/api/*"), &[], None, "api"),
-                route(None, &["DELETE"], None, "delete"),
-            ],
-            BTreeMap::new(),
-        );
-        let check = |method: &str, host: &str, path: &str, expected: Option<(&str, &str)>| {
-            let request = Request::builder().method(method).uri(path).header("host", host);
-            let (request, ()) = request.body(()).unwrap().into_parts();
-            let client_ip = ClientIp::new();
-            let peer = Peer::Ip("192.0.2.7".parse().unwrap());
-            let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
-            let found = routes.find(&seen, None).unwrap();
-            let found = found.as_ref().map(|found| (found.policy, found.route.name.unwrap()));
-            assert_eq!(found, expected, "{method} {host} {path}");
-        };
-        check("POST", "a", "/api/login", Some(("login", "POST,PUT /api/login")));
-        check("PUT", "a", "/api//login/", Some(("login", "POST,PUT /api/login")));
-        check("GET", "a", "/api/login", Some(("api", "/api/*")));
-        check("GET", "www.shop.example:80", "/api", Some(("shop", "*.shop.example/api/*")));
-        check("DELETE", "a", "/other", Some(("delete", "DELETE /*")));
-        check("GET", "a", "/other", None);
-    }
-
-    #[test]
-    fn assets_are_told_by_method_and_path_and_never_by_headers() {
-        let only = |assets| Match { assets: Some(assets), ..Match::default() };
-        let routes = Routes::new(
-            vec![
-                Route::new(only(true), "assets", None, 1).unwrap(),
-                Route::new(only(false), "pages", None, 1).unwrap(),
-            ],
-            BTreeMap::new(),
-        );
-        let client_ip = ClientIp::new();
-        for (method, path, expected) in [
-            ("GET", "/app.css", "assets"),
-            ("HEAD", "/a/logo.SVG?v=2", "assets"),
-            ("GET", "/", "pages"),
-            ("GET", "/shop.html", "pages"),
-            ("GET", "/login;x.css", "pages"),
-            ("GET", "/login?x.css", "pages"),
-            ("POST", "/app.css", "pages"),
-            ("GET", "/api/chart.png", "pages"),
-            ("GET", "/%61pi/chart.png", "pages"),
-            ("GET", "/data.json", "pages"),
-        ] {
-            let request = Request::builder().method(method).uri(path);
-            let request = request.header("accept", "text/css").header("sec-fetch-dest", "style");
-            let (request, ()) = request.body(()).unwrap().into_parts();
-            let seen = ClientRequest::direct(&client_ip, Peer::Unix, &request).unwrap();
-            let found = routes.find(&seen, None).unwrap().map(|found| found.policy);
-            assert_eq!(found, Some(expected), "{method} {path}");
-            let assets = routes.find_assets(&seen).unwrap().map(|found| found.policy);
-            assert_eq!(assets, Some("assets"), "{method} {path}");
-        }
-    }
-
-    #[test]
-    fn a_route_covers_one_that_it_matches_always() {
-        let check = |one: Match<'_>, other: Match<'_>, expected: bool| {
-            let route = |matched| Route::new(matched, "api", None, 1).unwrap();
-            assert_eq!(route(one).covers(&route(other)), expected, "{one:?} {other:?}");
-        };
-        let path = |path| Match { path: Some(path), ..Match::default() };
-        let any = Match::default();
-        for (one, other, expected) in [
-            (any, path("/login"), true),
-            (path("/login"), any, false),
-            (path("/*"), any, true),
-            (path("/api/*"), path("/api/v1/*"), true),
-            (path("/api/*"), path("/api"), false),
-            (path("/api/*"), path("/api/*"), true),
-            (path("/api/v1"), path("/api/*"), false),
-            (path("/a"), path("/b"), false),
-            (any, Match { methods: &["POST"], ..any }, true),
-            (Match { methods: &["POST"], ..any }, any, false),
-            (Match { methods: &["GET", "POST"], ..any }, Match { methods: &["POST"], ..any }, true),
-            (
-                Match { host: Some("*.example"), ..any },
-                Match { host: Some("a.example"), ..any },
-                true,
-            ),
-            (Match { host: Some("a.example"), ..any }, any, false),
-            (Match { assets: Some(true), ..any }, any, false),
-            (any, Match { assets: Some(true), ..any }, true),
-            (Match { case: Case::Insensitive, ..path("/A") }, path("/a"), true),
-            (path("/a"), Match { case: Case::Insensitive, ..path("/a") }, false),
-        ] {
-            check(one, other, expected);
-        }
-    }
-
-    #[test]
-    fn letter_case_evades_no_route_whose_server_ignores_it() {
-        let case = Case::Insensitive;
-        let matched = |path, case| Match { path: Some(path), case, ..Match::default() };
-        let by_path = || KeyParts::read(["path"]).ok();
-        let routes = Routes::new(
-            vec![
-                Route::new(matched("/Api/Login", case), "login", by_path(), 1).unwrap(),
-                Route::new(matched("/api/*", Case::Sensitive), "api", by_path(), 1).unwrap(),
-            ],
-            BTreeMap::new(),
-        );
-        let client_ip = ClientIp::new();
-        for (path, expected) in [
-            ("/api/login", Some(("login", "/api/login"))),
-            ("/API/login/", Some(("login", "/api/login"))),
-            ("/api/LOG%49N;x", Some(("login", "/api/login"))),
-            ("/api/Other", Some(("api", "/api/Other"))),
-            ("/Api/other", None),
-        ] {
-            let (request, ()) = Request::get(path).body(()).unwrap().into_parts();
-            let seen = ClientRequest::direct(&client_ip, Peer::Unix, &request).unwrap();
-            let found = routes.find(&seen, None).unwrap();
-            let found = found.map(|found| (found.policy, found.key.into_label()));
-            let expected = expected.map(|(policy, key)| (policy, key.as_bytes().to_vec()));
-            assert_eq!(found, expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn all_that_makes_no_sense_in_a_route_is_told() {
-        let matched = Match {
-            path: Some("api"),
-            methods: &["PO ST", "get"],
-            host: Some("a b"),
-            ..Match::default()
-        };
-        let bad = Route::new(matched, "api", None, 1).unwrap_err();
-        let told: Vec<_> = bad.iter().map(|bad| (bad.field, bad.to_string())).collect();
-        assert_eq!(
-            told.iter().map(|(field, _)| *field).collect::<Vec<_>>(),
-            ["path", "method", "method", "host"]
-        );
-        assert_eq!(told[2].1, "`get` is not a method: expected one like POST");
-    }
-}
+mod tests;

@@ -62,6 +62,19 @@ impl Cidr {
         Self::from(ip).widened(self.prefix) == Some(*self)
     }
 
+    /// Whether all addresses of a network are part of it.
+    ///
+    /// ```
+    /// # use tidegate::Cidr;
+    /// let office: Cidr = "10.0.0.0/8".parse()?;
+    /// assert!(office.contains_network(&"10.1.0.0/16".parse()?));
+    /// assert!(!office.contains_network(&"0.0.0.0/0".parse()?));
+    /// # Ok::<(), tidegate::CidrError>(())
+    /// ```
+    pub fn contains_network(&self, other: &Self) -> bool {
+        other.widened(self.prefix) == Some(*self)
+    }
+
     /// The network with a prefix of this length, of 128 bits, that it is a part of; `None` where it is larger itself, or of another family.
     pub(crate) fn widened(self, prefix: u32) -> Option<Self> {
         let fits = prefix <= self.prefix && (!self.is_ipv4() || prefix >= IPV4_OFFSET);

@@ -84,6 +84,7 @@ mod rls_envoy;
 mod rls_flood;
 mod rls_grpc;
 mod rls_metrics;
+mod routes;
 mod serve;
 mod serve_redis;
 mod simulate;

@@ -71,6 +71,29 @@ fn without_capacity_a_request_is_refused_and_not_charged() {
     assert_eq!(remaining(&proxy, "site"), 95);
 }
 
+/// Like the next one, with the priority of the plan instead of the policy's.
+#[test]
+fn a_plan_that_a_trusted_proxy_names_has_its_own_priority() {
+    let (folder, (origin, gate)) = (Folder::new(), blocked_app());
+    let more = "policies:\n  site: { algorithm: fixed-window, limit: 100/day, adaptive: { source: latency, in_flight: 5 } }\n\
+                routes:\n  - policy: site\n    key: global\n    \
+                priority: { by: \"header:x-plan\", pro: critical, else: default }\n\
+                client_ip: { trusted_proxies: [127.0.0.1] }\n";
+    let proxy = Proxy::start(&folder, &origin.url(), "", more);
+    std::thread::scope(|scope| {
+        let server = &proxy.server;
+        let pro = || server.send("GET", "/", &[("x-plan", "pro")], b"").status;
+        let held: Vec<_> = (0..8).map(|_| scope.spawn(|| server.get("/").status)).collect();
+        wait_until("eight are in flight", DEADLINE, || origin.requests() == 8);
+        assert_eq!(server.get("/").status, 429, "the rest is for critical requests");
+        let critical: Vec<_> = (0..2).map(|_| scope.spawn(pro)).collect();
+        wait_until("ten are in flight", DEADLINE, || origin.requests() == 10);
+        assert_eq!(pro(), 429, "nothing is left");
+        gate.add_permits(10);
+        assert!(held.into_iter().chain(critical).all(|held| held.join().unwrap() == 200));
+    });
+}
+
 #[test]
 fn a_fifth_of_the_capacity_is_reserved_for_critical_requests() {
     let (folder, (origin, gate)) = (Folder::new(), blocked_app());

@@ -127,7 +127,7 @@ fn doubtful_input_is_reported_as_a_note() {
     };
     let good = log("192.0.2.7", "/api/a", 0..3);
     note(&good, &["--policy", "api"], "whole seconds");
-    note(&good, &["--policy", "user"], "3 requests should be counted by headers");
+    note(&good, &["--policy", "user"], "3 requests should be counted or routed by headers");
     let mixed_up = good.clone() + &good.replace("13:55", "12:55");
     note(&mixed_up, &["--policy", "api"], "3 lines are more than a minute older");
 }

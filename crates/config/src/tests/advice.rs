@@ -3,7 +3,7 @@
 use super::*;
 
 #[track_caller]
-fn warnings(text: &str) -> Vec<String> {
+pub(super) fn warnings(text: &str) -> Vec<String> {
     let config = Config::parse(text, &lookup, STORES).unwrap_or_else(|it| panic!("{text}: {it:?}"));
     Problems::new("f".as_ref(), config.warnings).lines()
 }

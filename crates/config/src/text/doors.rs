@@ -1,7 +1,10 @@
 //! Routes, clients, headers and permissions.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
+use super::adaptive::Priority;
 use super::scalar::OneOrMany;
 use crate::secret::Secret;
 
@@ -12,8 +15,9 @@ pub struct Route {
     /// Which requests it is for: every condition has to match. Default: all requests.
     #[serde(rename = "match")]
     pub matches: Option<Match>,
-    /// The policy.
-    pub policy: String,
+    /// The policy; or one by a plan that a trusted proxy names, like `{ by: "header:x-plan", pro: api-pro, else: api-free }`.
+    #[cfg_attr(test, schemars(example = &"api"))]
+    pub policy: RoutePolicy,
     /// What the policy counts by: a key part or a list of them, `client_ip`, `header:NAME`, `cookie:NAME`, `query:NAME`,
     /// `host`, `method`, `path`, `url`, `route`, `global` or `fingerprint`; `a|b` takes the first that the request has.
     /// Default: the policy's `key`, else `client_ip`.
@@ -25,6 +29,76 @@ pub struct Route {
     /// Whether the letter case of the path matters, in `match` and in the key parts `path` and `url`: `insensitive` for
     /// servers that answer `/Login` like `/login`. Default: `sensitive`.
     pub case: Option<Case>,
+    /// Which of its requests the proxy sheds first when too many are in flight; or one by a plan that a trusted proxy names,
+    /// like `{ by: "header:x-plan", pro: critical, else: batch }`. Needs an `in_flight`. Default: the policy's `priority`.
+    pub priority: Option<RoutePriority>,
+}
+
+/// The policy of a route.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum RoutePolicy {
+    /// Always the same.
+    Name(String),
+    /// By what a trusted proxy says.
+    By(PolicyBy),
+}
+
+/// A policy for each value of a request.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PolicyBy {
+    /// What chooses: `header:NAME`, `cookie:NAME` or `query:NAME`, believed from trusted proxies only.
+    #[cfg_attr(test, schemars(example = &"header:x-plan"))]
+    pub by: String,
+    /// The policy of all other requests.
+    #[serde(rename = "else")]
+    pub otherwise: String,
+    /// The policy of each value.
+    #[serde(flatten)]
+    pub named: BTreeMap<String, String>,
+}
+
+impl RoutePolicy {
+    /// All policies that it names, each with its key in the file.
+    pub fn names(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
+        let (only, by) = match self {
+            Self::Name(name) => (Some((None, name.as_str())), None),
+            Self::By(by) => (None, Some(by)),
+        };
+        let named = by.into_iter().flat_map(|by| {
+            let named = by.named.iter().map(|(value, name)| (Some(value.as_str()), name.as_str()));
+            named.chain([(Some("else"), by.otherwise.as_str())])
+        });
+        only.into_iter().chain(named)
+    }
+}
+
+/// The priority of the requests of a route.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum RoutePriority {
+    /// Always the same.
+    Word(Priority),
+    /// By what a trusted proxy says.
+    By(PriorityBy),
+}
+
+/// A priority for each value of a request.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PriorityBy {
+    /// What chooses: `header:NAME`, `cookie:NAME` or `query:NAME`, believed from trusted proxies only.
+    #[cfg_attr(test, schemars(example = &"header:x-plan"))]
+    pub by: String,
+    /// The priority of all other requests.
+    #[serde(rename = "else")]
+    pub otherwise: Priority,
+    /// The priority of each value.
+    #[serde(flatten)]
+    pub named: BTreeMap<String, Priority>,
 }
 
 /// Whether letter case matters.
@@ -54,6 +128,21 @@ pub struct Match {
     /// `true`: only scripts, styles, images, fonts and media, told by the extension of the path and never below `/api`;
     /// `false`: all other requests.
     pub assets: Option<bool>,
+    /// Headers and the value that each has to have; `*` matches anything: `{ x-plan: pro }`.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(example = std::collections::BTreeMap::from([("x-plan", "pro")])))]
+    pub header: BTreeMap<String, String>,
+    /// Cookies and the value that each has to have, unescaped; `*` matches anything.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(example = std::collections::BTreeMap::from([("plan", "pro")])))]
+    pub cookie: BTreeMap<String, String>,
+    /// Parameters of the query and the value that each has to have; `*` matches anything.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(example = std::collections::BTreeMap::from([("export", "*")])))]
+    pub query: BTreeMap<String, String>,
+    /// The network of the client, or a list of them.
+    #[cfg_attr(test, schemars(example = &"10.0.0.0/8"))]
+    pub network: Option<OneOrMany>,
 }
 
 /// How the address of a client behind proxies is determined.

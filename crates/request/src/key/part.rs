@@ -16,8 +16,8 @@ use crate::path::{bytes, component};
 use crate::{AmbiguousRequest, Case, ClientRequest, MatchedRoute};
 
 /// A part of a request that can be counted by.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Part {
     ClientIp,
     Header(HeaderName),
     Cookie(LenientName),
@@ -46,7 +46,7 @@ impl Part {
         "fingerprint",
     ];
 
-    pub(super) fn read(word: &str) -> Result<Self, String> {
+    pub(crate) fn read(word: &str) -> Result<Self, String> {
         let (name, argument) = match word.split_once(':') {
             Some((name, argument)) => (name, Some(argument)),
             None => (word, None),
@@ -80,24 +80,32 @@ impl Part {
         })
     }
 
+    /// The parts that a request can be sent with.
+    pub(crate) const SENT_NAMES: &str = "header:NAME, cookie:NAME or query:NAME";
+
+    /// Whether it is something that was sent with the request, under a name.
+    pub(crate) const fn is_sent(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Query(_))
+    }
+
     /// Whether clients cannot choose its value.
-    pub(super) const fn is_ours(&self) -> bool {
+    pub(crate) const fn is_ours(&self) -> bool {
         matches!(self, Self::ClientIp | Self::Global | Self::Fingerprint | Self::Route)
     }
 
-    pub(super) const fn reads_headers(&self) -> bool {
+    pub(crate) const fn reads_headers(&self) -> bool {
         matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Fingerprint)
     }
 
     /// Whether it depends on a header that access logs usually lack.
-    pub(super) fn reads_unlogged_headers(&self) -> bool {
+    pub(crate) fn reads_unlogged_headers(&self) -> bool {
         let is_logged = |name| name == USER_AGENT || name == REFERER;
         self.reads_headers() && !matches!(self, Self::Header(name) if is_logged(name))
     }
 
     /// Its value in a request; `None` if it is missing or empty. An error if it is there twice: one server reads the
     /// first value, another the last.
-    pub(super) fn value(
+    pub(crate) fn value(
         &self,
         request: &ClientRequest<'_>,
         route: MatchedRoute<'_>,
@@ -121,8 +129,8 @@ impl Part {
 
 /// The name of a cookie or of a query parameter as the most lenient servers read it: unescaped, in any letter case, and
 /// with dots and spaces as underscores.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct LenientName(Vec<u8>);
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LenientName(Vec<u8>);
 
 impl LenientName {
     fn new(name: &str) -> Self {

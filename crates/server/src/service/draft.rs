@@ -84,7 +84,8 @@ impl Draft {
         let counters = |name: &str| -> Arc<Counters> {
             before.and_then(|before| before.counters_of(name)).cloned().unwrap_or_default()
         };
-        let usual_priority = (!config.priorities.is_empty()).then(Priority::default);
+        let has_priorities = !config.priorities.is_empty() || http.routes.have_priorities();
+        let usual_priority = has_priorities.then(Priority::default);
         let slot = |policy: PolicyView<'_>| Slot {
             counters: counters(policy.name()),
             labels: Labels::new(policy),

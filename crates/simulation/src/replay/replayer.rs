@@ -83,13 +83,16 @@ impl Replayer {
 
     /// Whether a key needs headers: reading them takes longer than the rest of a line.
     pub(super) fn reads_headers(&self) -> bool {
-        self.key.as_ref().map_or_else(|| self.routes.reads_headers(), CountedBy::reads_headers)
+        let by_route = || self.routes.reads_headers();
+        self.policies.is_empty() && by_route()
+            || self.key.as_ref().map_or_else(by_route, CountedBy::reads_headers)
     }
 
     /// What a byte of a log may cost: each route and each alternative of a key may read the whole request, and each limit
     /// of the policy may read all its slots.
     pub fn work_per_byte(&self) -> usize {
-        let routes = if self.policies.is_empty() { self.routes.len() } else { 0 };
+        let matched = || self.routes.len() + self.routes.parts_matched();
+        let routes = if self.policies.is_empty() { matched() } else { 0 };
         let own = self.key.as_ref().map(CountedBy::alternatives);
         1 + routes + own.unwrap_or_else(|| self.routes.alternatives_max()) + self.limits_work()
     }
@@ -171,7 +174,8 @@ impl Replayer {
         let check = Check { policy: found.policy, key: key.key(&named), cost: found.cost };
         let denied = self.denies(&check).map_err(|error| LineError::Request(error.to_string()))?;
         // Logs have at most the agent and the referer; browsers send far more.
-        let lacks_headers = by.reads_unlogged_headers() && seen.headers.len() <= 2;
+        let by_route = policy.is_none() && self.routes.match_unlogged_headers();
+        let lacks_headers = (by_route || by.reads_unlogged_headers()) && seen.headers.len() <= 2;
         Ok(Some(Outcome { policy: found.policy, key: key.into_label(), denied, lacks_headers }))
     }
 

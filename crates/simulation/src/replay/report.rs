@@ -87,7 +87,7 @@ fn notes(counts: &ReplayCounts) -> Vec<String> {
     }
     if counts.lacks_headers > 0 {
         notes.push(format!(
-            "{} requests should be counted by headers or cookies that the log does not have: they were counted by \
+            "{} requests should be counted or routed by headers or cookies that the log does not have: they were counted by \
              what is left, or by client_ip",
             counts.lacks_headers
         ));

@@ -75,7 +75,8 @@ pub(super) async fn admit(
         }
         None => None,
     };
-    let priority = in_force.priority(question.as_ref().map(|question| &question.policy));
+    let of_policy = in_force.priority(question.as_ref().map(|question| &question.policy));
+    let priority = found.as_ref().and_then(|found| found.priority).or(of_policy);
     let in_flight = in_force.in_flight.as_deref();
     let admission = Admission { app, call, proxy, in_flight, seen: &seen, case, question };
     let (tracker, granted) = admission.run(priority).await?;

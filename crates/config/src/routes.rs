@@ -1,0 +1,276 @@
+//! Routes: which requests they are for, and what their policies count by.
+
+use std::collections::BTreeMap;
+
+use tidegate::Cidr;
+use tidegate::adaptive::Priority;
+use tidegate_core::text::unknown_policy;
+use tidegate_core::{Algorithm, LimitSpec};
+use tidegate_request::{BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes};
+
+use super::node::Cursor;
+use super::text::{self, OneOrMany, RoutePolicy, RoutePriority};
+use super::{adaptive, map_policies};
+use crate::plan::{Follows, Plan};
+
+/// Far more than routes need. Each is searched for in the whole head of a request.
+const PARTS_MATCHED_MAX: usize = 32;
+
+/// The routes of a file, and what each policy counts by where a route has no key.
+pub(crate) struct CheckedRoutes {
+    pub(crate) in_order: Vec<Route>,
+    pub(crate) policy_keys: BTreeMap<String, CountedBy>,
+}
+
+/// Checks the routes.
+pub(crate) fn routes(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> CheckedRoutes {
+    let by_url = by_url(plans);
+    let policy_keys = policy_keys(file, &by_url, &top.field("policies"));
+    let cursor = top.field("routes");
+    let routes = file.routes.iter().enumerate().filter_map(|(index, text)| {
+        let route = route(text, file, &by_url, &cursor.item(index));
+        route.map(|route| (index, route))
+    });
+    let routes: Vec<(usize, Route)> = routes.collect();
+    warn_of_unreachable(&routes, &cursor);
+    let in_order: Vec<Route> = routes.into_iter().map(|(_, route)| route).collect();
+    let matched = Routes::new(in_order.clone(), BTreeMap::new()).parts_matched();
+    if matched > PARTS_MATCHED_MAX {
+        cursor.report(format!(
+            "match by {matched} different headers, cookies and parameters: expected at most {PARTS_MATCHED_MAX}"
+        ));
+    }
+    CheckedRoutes { in_order, policy_keys }
+}
+
+/// The first route that matches wins, so that one behind a wider one is never reached.
+fn warn_of_unreachable(routes: &[(usize, Route)], cursor: &Cursor<'_>) {
+    for (number, (index, route)) in routes.iter().enumerate() {
+        if let Some((wider, _)) = routes[..number].iter().find(|(_, it)| it.covers(route)) {
+            cursor.item(*index).warn(format!(
+                "is never reached: routes[{wider}] matches all of its requests, and the first match wins. Move this one \
+                 before it"
+            ));
+        }
+    }
+}
+
+/// The policies that follow the response time of URLs. They count URLs as they are measured: by path, without host and
+/// query.
+fn by_url(plans: &[Plan]) -> Vec<&str> {
+    let of_urls = |plan: &&Plan| matches!(plan.follows, Follows::Urls { .. });
+    plans.iter().filter(of_urls).map(|plan| plan.policy.as_str()).collect()
+}
+
+fn policy_keys(
+    file: &text::File,
+    by_url: &[&str],
+    cursor: &Cursor<'_>,
+) -> BTreeMap<String, CountedBy> {
+    let key = |(name, policy): (&String, &text::Policy)| {
+        let text::Policy::Map(options) = policy else { return None };
+        let is_by_url = by_url.contains(&name.as_str());
+        if let Some(each) = identifiers(options, is_by_url) {
+            return Some((name.clone(), CountedBy::Each(each)));
+        }
+        let parts = cursor.field(name).field("key").accept(key_parts(options.key.as_ref()?))?;
+        let parts = if is_by_url { KeyParts::path() } else { parts };
+        Some((name.clone(), CountedBy::One(parts)))
+    };
+    file.policies.iter().filter_map(key).collect()
+}
+
+/// The identifiers of all limits of a policy, if all of them are parts of a request.
+fn identifiers(options: &text::PolicyOptions, is_by_url: bool) -> Option<Vec<(String, KeyParts)>> {
+    let mut named = BTreeMap::new();
+    for member in options.members() {
+        let key = member.key.as_ref()?;
+        let parts = KeyParts::read([key.as_str()]).ok()?;
+        let is_path = is_by_url && key == "url";
+        named.insert(key.clone(), if is_path { KeyParts::path() } else { parts });
+    }
+    (!named.is_empty()).then(|| named.into_iter().collect())
+}
+
+fn route(
+    text: &text::Route,
+    file: &text::File,
+    by_url: &[&str],
+    cursor: &Cursor<'_>,
+) -> Option<Route> {
+    let policy = policies(text, file, by_url, cursor);
+    let priority = text.priority.as_ref().map(|it| priority(it, file, &cursor.field("priority")));
+    // The policies are chosen below.
+    let make = |matched: Match<'_>| Route::new(matched, "", None, text.cost.unwrap_or(1));
+    let route = matched(text, make, &cursor.field("match"))?.choosing(policy?);
+    Some(match priority {
+        Some(priority) => route.prioritized(priority?),
+        None => route,
+    })
+}
+
+/// The policies that a route may ask, each with the key of the route if it has one.
+fn policies(
+    text: &text::Route,
+    file: &text::File,
+    by_url: &[&str],
+    cursor: &Cursor<'_>,
+) -> Option<Choice<(String, Option<KeyParts>)>> {
+    let at = cursor.field("policy");
+    for (value, name) in text.policy.names() {
+        let at = value.map_or(at.clone(), |value| at.field(value));
+        let Some(policy) = file.policies.get(name) else {
+            at.report(unknown_policy(name, file.policies.keys().map(String::as_str)));
+            continue;
+        };
+        // Our own proxy can delay and release; other proxies get an error when they ask.
+        if let Some(why) = forward_auth_problem(policy, file.proxy.is_some()) {
+            at.report(why);
+        }
+    }
+    let own = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key)));
+    let own = own.map_or(Some(None), |own| own.map(Some))?;
+    let mut problems =
+        text.policy.names().filter_map(|(_, name)| key_problem(name, text, file, by_url));
+    if let Some(problem) = problems.next() {
+        return cursor.field("key").reject(problem);
+    }
+    let with_key = |name: &String| {
+        let key = own.clone().filter(|_| !by_url.contains(&name.as_str()));
+        (name.clone(), key)
+    };
+    match &text.policy {
+        RoutePolicy::Name(name) => Some(Choice::always(with_key(name))),
+        RoutePolicy::By(choice) => {
+            warn_if_not_believed(file, &at);
+            let named = choice.named.iter().map(|(value, name)| (value.clone(), with_key(name)));
+            at.accept(Choice::by(&choice.by, named, with_key(&choice.otherwise)))
+        }
+    }
+}
+
+/// Why the key of a route does not go with one of its policies.
+fn key_problem(
+    policy: &str,
+    text: &text::Route,
+    file: &text::File,
+    by_url: &[&str],
+) -> Option<&'static str> {
+    let (Some(given), Some(text::Policy::Map(options))) = (&text.key, file.policies.get(policy))
+    else {
+        return None;
+    };
+    let is_by_url = by_url.contains(&policy);
+    if identifiers(options, is_by_url).is_some() {
+        return Some("each limit of the policy has a key of its own: remove this one");
+    }
+    let is_url = matches!(given.as_slice(), [only] if only == "url" || only == "path");
+    let message = "the policy follows URLs and counts by them: remove the key";
+    (is_by_url && !is_url).then_some(message)
+}
+
+fn priority(
+    text: &RoutePriority,
+    file: &text::File,
+    cursor: &Cursor<'_>,
+) -> Option<Choice<Priority>> {
+    if !map_policies(file).any(|(_, options)| adaptive::has_in_flight(options)) {
+        cursor.report("needs an `in_flight` of some policy: otherwise nothing is shed");
+    }
+    match text {
+        RoutePriority::Word(word) => Some(Choice::always(adaptive::priority(*word))),
+        RoutePriority::By(by) => {
+            warn_if_not_believed(file, cursor);
+            let named = by.named.iter().map(|(value, it)| (value.clone(), adaptive::priority(*it)));
+            cursor.accept(Choice::by(&by.by, named, adaptive::priority(by.otherwise)))
+        }
+    }
+}
+
+/// Clients could name any plan, so that only trusted proxies are believed.
+fn warn_if_not_believed(file: &text::File, cursor: &Cursor<'_>) {
+    if file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty()) {
+        cursor.warn(
+            "is chosen by what trusted proxies say, and `client_ip.trusted_proxies` names none: over TCP, every request \
+             takes `else`",
+        );
+    }
+}
+
+/// Makes a route with the conditions of its text.
+fn matched(
+    text: &text::Route,
+    make: impl FnOnce(Match<'_>) -> Result<Route, Vec<BadMatch>>,
+    cursor: &Cursor<'_>,
+) -> Option<Route> {
+    let matches = text.matches.clone().unwrap_or_default();
+    let methods = matches.method.as_ref().map_or(&[][..], OneOrMany::as_slice);
+    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+    let (headers, cookies) = (pairs(&matches.header), pairs(&matches.cookie));
+    let query = pairs(&matches.query);
+    let count_before = cursor.problem_count();
+    let networks = matches.network.as_ref().map_or(Vec::new(), |it| networks(it, cursor));
+    let matched = Match {
+        path: matches.path.as_deref(),
+        methods: &methods,
+        host: matches.host.as_deref(),
+        assets: matches.assets,
+        headers: &headers,
+        cookies: &cookies,
+        query: &query,
+        networks: &networks,
+        case: match text.case {
+            Some(text::Case::Insensitive) => Case::Insensitive,
+            Some(text::Case::Sensitive) | None => Case::Sensitive,
+        },
+    };
+    let report = |bad: &BadMatch| {
+        let field = cursor.field(bad.field);
+        bad.name.as_ref().map_or(field.clone(), |name| field.field(name)).report(bad);
+    };
+    let route = make(matched).map_err(|bad| bad.iter().for_each(report)).ok();
+    route.filter(|_| cursor.problem_count() == count_before)
+}
+
+fn pairs(named: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
+    named.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+fn networks(text: &OneOrMany, cursor: &Cursor<'_>) -> Vec<Cidr> {
+    let cursor = cursor.field("network");
+    if text.as_slice().is_empty() {
+        cursor.report("is empty: expected a network like 10.0.0.0/8; without `network`, all match");
+    }
+    let network = |(index, network): (usize, &String)| {
+        let cursor = match text {
+            OneOrMany::One(_) => cursor.clone(),
+            OneOrMany::Many(_) => cursor.item(index),
+        };
+        cursor.accept(network.parse::<Cidr>())
+    };
+    text.as_slice().iter().enumerate().filter_map(network).collect()
+}
+
+/// Why forward-auth cannot ask a policy.
+fn forward_auth_problem(policy: &text::Policy, is_proxy: bool) -> Option<&'static str> {
+    let shapes = "is a leaky bucket, which delays: forward-auth can only admit or refuse";
+    let holds_permits = "limits concurrency: forward-auth cannot release a permit";
+    let problem = |spec: &LimitSpec| match spec.algorithm() {
+        _ if is_proxy => None,
+        Algorithm::LEAKY_BUCKET => Some(shapes),
+        Algorithm::CONCURRENCY => Some(holds_permits),
+        _ => None,
+    };
+    let own = policy.limit_spec().as_ref().and_then(problem);
+    let text::Policy::Map(options) = policy else { return own };
+    let is_named = options.members().any(|member| member.key.is_some());
+    let named = (is_named && identifiers(options, false).is_none()).then_some(
+        "counts by identifiers that are not key parts of a request, like client_ip or header:x-user: \
+         use key parts in each of its limits",
+    );
+    named.or(own).or_else(|| options.members().find_map(|member| problem(&member.limit.spec())))
+}
+
+fn key_parts(text: &OneOrMany) -> Result<KeyParts, String> {
+    KeyParts::read(text.as_slice().iter().map(String::as_str))
+}
