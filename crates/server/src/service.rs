@@ -12,22 +12,23 @@ pub(crate) mod headers;
 mod in_force;
 mod outage;
 mod pipeline;
+mod removed;
 mod settings;
 mod unanswered;
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate::{Clock, Key, Source, SystemClock};
+use tidegate::{Clock, Key, Source, StoreErrorKind, SystemClock};
 
 pub(crate) use self::app::AppState;
 pub(crate) use self::call::{Call, Question, Record, SeenRequest};
 pub(crate) use self::draft::Draft;
 pub(crate) use self::in_force::{Handle, InForce};
-pub(crate) use self::outage::{Fallbacks, OutageView};
+pub(crate) use self::outage::{Fallbacks, Names, OutageView};
 pub(crate) use self::pipeline::Pipeline;
 pub(crate) use self::settings::{AdminToken, Settings};
-pub(crate) use self::unanswered::Unanswered;
+pub(crate) use self::unanswered::{Unanswered, since_reload};
 use crate::logs::{CheckLine, Events, RequestLine, readable};
 use crate::metrics::{Counters, Door, Metrics, Outcome, Refusals, Shed, Status};
 use tidegate_request::{ClientIp, Peer};
@@ -140,7 +141,13 @@ impl CheckService {
                 route: request.route,
             }),
         };
-        self.events.record(&line, outcome, || self.metrics.store_cause());
+        let role = || self.metrics.role_of(asked.is_in_quorum);
+        let counts =
+            |kind: StoreErrorKind| kind.is_store_failure() || kind == StoreErrorKind::Recovering;
+        if outcome.store_error.is_some_and(counts) {
+            self.metrics.failing(role(), SystemClock.now());
+        }
+        self.events.record(&line, outcome, || self.metrics.store_cause(role()));
         let is_refused = matches!(outcome.status, Status::Denied | Status::ShadowDenied);
         if is_refused && outcome.source != Some(Source::FailClosed) {
             let labels = self.events.labels();
@@ -161,6 +168,7 @@ struct Asked<'s, 'q> {
     key: Key<'q>,
     request: Option<SeenRequest<'s, 'q>>,
     client_ip: &'s ClientIp,
+    is_in_quorum: bool,
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
     cost: u64,
 }

@@ -83,10 +83,10 @@ fn routes() -> impl Iterator<Item = Route> {
         ),
         ("/v1/peek", post(|request| decide(request, Op::Peek))),
         ("/v1/policies", get(policies)),
-        ("/v1/pressure", get(pressure::show)),
+        ("/v1/pressure", get(pressure::list)),
         (
             "/v1/pressure/{target}",
-            Methods::default().on(Method::PUT, pressure::set).on(Method::DELETE, pressure::clear),
+            get(pressure::show).on(Method::PUT, pressure::set).on(Method::DELETE, pressure::clear),
         ),
         // Refunds need no more rights than checks.
         ("/v1/refund", post(|request| decide(request, Op::Refund))),
