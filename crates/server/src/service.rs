@@ -110,8 +110,13 @@ impl CheckService {
         self.events.too_many_of_client(Door::Proxy, client, "max_requests");
     }
 
+    /// Logs a request that came back to the proxy.
+    pub(crate) fn came_back(&self, upstreams: &str) {
+        self.events.came_back(upstreams);
+    }
+
     /// Log lines that were not written, by event.
-    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 5] {
+    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 6] {
         self.events.dropped_lines()
     }
 

@@ -85,6 +85,12 @@ impl Part {
         matches!(self, Self::ClientIp | Self::Global | Self::Fingerprint | Self::Route)
     }
 
+    /// Whether its value tells one client from others.
+    pub(super) const fn is_of_client(&self) -> bool {
+        use Part::{ClientIp, Cookie, Fingerprint, Header, Query};
+        matches!(self, ClientIp | Header(_) | Cookie(_) | Query(_) | Fingerprint)
+    }
+
     pub(super) const fn reads_headers(&self) -> bool {
         matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Fingerprint)
     }

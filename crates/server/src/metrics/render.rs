@@ -28,7 +28,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) urls: Vec<(Option<String>, UrlSummary)>,
     pub(crate) leases: LeaseStats,
     /// Log lines that were not written, by event.
-    pub(crate) dropped_log_lines: [(&'static str, u64); 5],
+    pub(crate) dropped_log_lines: [(&'static str, u64); 6],
 }
 
 /// Calls a function with the current figures.

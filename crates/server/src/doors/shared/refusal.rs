@@ -10,8 +10,9 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::Problem;
+use crate::service::Question;
 use tidegate::tower::write_retry_after;
-use tidegate_request::{ClientRequest, Resource};
+use tidegate_request::{ClientRequest, CountedBy, Resource};
 
 /// How soon the page about an upstream that does not answer reloads; as `Retry-After`, it is randomly extended.
 const UNREACHABLE_RETRY: Duration = Duration::from_secs(10);
@@ -24,10 +25,33 @@ pub(crate) enum RefusalFormat {
     Empty,
 }
 
+/// Who has asked for too much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// The client, by a limit of its own.
+    Client,
+    /// All clients together, or the load has reduced a limit.
+    Site,
+}
+
+impl Cause {
+    /// Why a policy refused: by the limit that it names, and what that counts by.
+    pub(crate) fn of(question: &Question<'_, '_>, by: Option<&CountedBy>, binding: &str) -> Self {
+        let policy = &question.policy;
+        let mut members = policy.members();
+        let member = members.find(|it| it.name == binding || it.name.is_empty());
+        let identifier = member.and_then(|member| member.key.as_deref());
+        let is_own = by.is_none_or(|by| by.is_of_client(identifier));
+        let is_reduced = policy.shed_status(question.key).is_some();
+        if is_own && !is_reduced { Self::Client } else { Self::Site }
+    }
+}
+
 /// Builds a refusal with the status of the problem and these headers.
 pub(crate) fn response(
     seen: &ClientRequest<'_>,
     problem: Problem,
+    cause: Cause,
     extra_headers: HeaderMap,
 ) -> Response<Bytes> {
     let mut response = match format_for(seen) {
@@ -35,7 +59,11 @@ pub(crate) fn response(
         RefusalFormat::Empty => empty(problem.status()),
         RefusalFormat::Page => {
             let seconds = seconds(&extra_headers);
-            let text = if seconds.is_some() { page::LIMITED } else { page::BLOCKED };
+            let text = match (seconds, cause) {
+                (None, _) => page::BLOCKED,
+                (Some(_), Cause::Client) => page::LIMITED,
+                (Some(_), Cause::Site) => page::OVERLOADED,
+            };
             page::response(problem.status(), text, seconds)
         }
     };
@@ -45,13 +73,17 @@ pub(crate) fn response(
 
 /// Builds the response to a request whose upstream gave none: a page for people, the problem for all others.
 pub(crate) fn unreachable(format: RefusalFormat, problem: Problem) -> Response<Bytes> {
-    if format != RefusalFormat::Page || !problem.status().is_server_error() {
+    if !problem.status().is_server_error() {
         return problem.into_response();
     }
     let mut retry_after = HeaderMap::new();
     write_retry_after(&mut retry_after, Some(UNREACHABLE_RETRY));
-    let seconds = seconds(&retry_after);
-    let mut response = page::response(problem.status(), page::UNREACHABLE, seconds);
+    let mut response = match format {
+        RefusalFormat::Page => {
+            page::response(problem.status(), page::UNREACHABLE, seconds(&retry_after))
+        }
+        RefusalFormat::Json | RefusalFormat::Empty => problem.into_response(),
+    };
     response.headers_mut().extend(retry_after);
     never_cached(response)
 }

@@ -12,13 +12,14 @@ use tidegate::tower::{Report, write_retry_after};
 use tidegate::{Answer, Clock, Op, Permit, PolicyKind, Source, SystemClock};
 
 use super::super::tracker::RequestTracker;
+use super::charge::Charge;
 use crate::doors::shared::Problem;
-use crate::doors::shared::refusal::{self, RefusalFormat};
+use crate::doors::shared::refusal::{self, Cause, RefusalFormat};
 use crate::metrics::{Door, Shed};
 use crate::net::{Client, ClientRequestSlot, TooMany};
 use crate::service::{AppState, Call, InForce, Question, SeenRequest, Unanswered, headers};
 use crate::upstreams::Upstreams;
-use tidegate_request::{AmbiguousRequest, Case, ClientRequest, Path, Peer, Resource};
+use tidegate_request::{AmbiguousRequest, Case, ClientRequest, CountedBy, Path, Peer, Resource};
 
 /// An admitted request.
 pub(super) struct Admitted {
@@ -38,6 +39,8 @@ pub(super) struct Admitted {
     pub(super) permit: Option<Permit>,
     /// Its part of the requests in flight, likewise.
     pub(super) client_slot: Option<ClientRequestSlot>,
+    /// What it was charged.
+    pub(super) charge: Option<Charge>,
     /// What the client can read if the upstream does not answer.
     pub(super) format: RefusalFormat,
 }
@@ -73,9 +76,11 @@ pub(super) async fn admit(
         None => None,
     };
     let priority = in_force.priority(question.as_ref().map(|question| &question.policy));
-    let admission = Admission { app, call, proxy, seen: &seen, case, question };
+    let by = found.as_ref().map(|found| found.by);
+    let admission = Admission { app, call, proxy, seen: &seen, case, question, by };
     let (tracker, granted) = admission.run(priority).await?;
-    let Granted { report, permit, .. } = granted;
+    let Granted { report, permit, is_charged } = granted;
+    let charge = admission.question.as_ref().filter(|_| is_charged).map(Charge::of);
     Ok(Admitted {
         tracker,
         format: refusal::format_for(&seen),
@@ -86,6 +91,7 @@ pub(super) async fn admit(
         report,
         permit,
         client_slot,
+        charge,
     })
 }
 
@@ -102,7 +108,7 @@ fn enter(
     client.request(is_known.then_some(seen.client), max).map_err(|TooMany| {
         app.service().shed_client(&seen.client_name());
         let problem = Problem::shed(proxy.settings.shed_status);
-        Box::new(refuse(seen, problem, Some(SHED_RETRY_AFTER)))
+        Box::new(refuse(seen, problem, Cause::Client, Some(SHED_RETRY_AFTER)))
     })
 }
 
@@ -115,15 +121,20 @@ pub(super) fn shed(
 ) -> Response<Bytes> {
     let problem = Problem::shed(proxy.settings.shed_status);
     match ClientRequest::direct(&in_force.http.client_ip, peer, parts) {
-        Ok(seen) => refuse(&seen, problem, Some(SHED_RETRY_AFTER)),
+        Ok(seen) => refuse(&seen, problem, Cause::Site, Some(SHED_RETRY_AFTER)),
         Err(error) => Problem::from(error).into_response(),
     }
 }
 
-fn refuse(seen: &ClientRequest<'_>, problem: Problem, wait: Option<Duration>) -> Response<Bytes> {
+fn refuse(
+    seen: &ClientRequest<'_>,
+    problem: Problem,
+    cause: Cause,
+    wait: Option<Duration>,
+) -> Response<Bytes> {
     let mut response_headers = HeaderMap::new();
     write_retry_after(&mut response_headers, wait);
-    refusal::response(seen, problem, response_headers)
+    refusal::response(seen, problem, cause, response_headers)
 }
 
 /// A request and its question to the limiter.
@@ -135,6 +146,8 @@ struct Admission<'a> {
     /// Whether the letter case of the path matters.
     case: Case,
     question: Option<Question<'a, 'a>>,
+    /// What its policy counts by.
+    by: Option<&'a CountedBy>,
 }
 
 /// What the limiter granted.
@@ -167,9 +180,7 @@ impl<'a> Admission<'a> {
         if tracker.is_none()
             && let Some(question) = self.question.filter(|_| granted.is_charged)
         {
-            let Question { policy, key, cost, .. } = question;
-            // A failed refund is ignored: the request is refused in any admission.
-            let _ = self.call.check(&Question::new(policy, key, cost, Op::Refund)).await;
+            Charge::of(&question).refund(self.app).await;
         }
         Ok((tracker.ok_or_else(|| self.overloaded())?, granted))
     }
@@ -180,7 +191,7 @@ impl<'a> Admission<'a> {
         let own =
             self.question.as_ref().and_then(|question| question.policy.shed_status(question.key));
         let status = own.unwrap_or(self.proxy.settings.shed_status);
-        refuse(self.seen, Problem::shed(status), Some(SHED_RETRY_AFTER)).into()
+        refuse(self.seen, Problem::shed(status), Cause::Site, Some(SHED_RETRY_AFTER)).into()
     }
 
     /// Asks the limiter.
@@ -209,7 +220,8 @@ impl<'a> Admission<'a> {
             report.write(&mut response_headers);
         }
         let problem = Problem::limited(question.policy.refusal_status(question.key), &answer);
-        Err(refusal::response(self.seen, problem, response_headers).into())
+        let cause = Cause::of(question, self.by, answer.binding);
+        Err(refusal::response(self.seen, problem, cause, response_headers).into())
     }
 
     /// How long a person who is refused a page has to wait for its assets, if that is longer than for the page itself: a
@@ -237,14 +249,15 @@ impl<'a> Admission<'a> {
         let Some(_slot) = self.proxy.queue() else {
             self.app.metrics().shed(Shed::Waiting);
             let problem = Problem::shed(self.proxy.settings.shed_status);
-            return Err(refuse(self.seen, problem, Some(SHED_RETRY_AFTER)).into());
+            return Err(refuse(self.seen, problem, Cause::Site, Some(SHED_RETRY_AFTER)).into());
         };
         let queued = self.call.reserve(question).await.map_err(unanswered)?;
         let reservation = queued.reservation();
         if !reservation.accepted() {
             let wait = reservation.retry_after();
             let problem = Problem::limited_by(question.policy.name(), wait);
-            return Err(refuse(self.seen, problem, wait).into());
+            let cause = Cause::of(question, self.by, question.policy.name());
+            return Err(refuse(self.seen, problem, cause, wait).into());
         }
         if !reservation.delay().is_zero() {
             tokio::time::sleep(reservation.delay()).await;

@@ -18,7 +18,13 @@ pub(super) struct Text {
 /// For clients that may come back.
 pub(super) const LIMITED: Text = Text {
     title: "Whoa, Slow Down There!",
-    message: "This site is receiving too many requests. Please wait: this page reloads automatically.",
+    message: "Too many requests came from you or your network. Please wait: this page reloads automatically.",
+};
+
+/// For clients that did nothing wrong.
+pub(super) const OVERLOADED: Text = Text {
+    title: "Busy Right Now",
+    message: "This site is receiving more requests than it can answer. Please wait: this page reloads automatically.",
 };
 
 /// For clients that are blocked.

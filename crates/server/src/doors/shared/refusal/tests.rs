@@ -16,7 +16,7 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes
     let peer = Peer::Ip("192.0.2.7".parse().unwrap());
     let seen = ClientRequest::direct(&client_ip, peer, &parts).unwrap();
     let retry_after = [(RETRY_AFTER, HeaderValue::from_static("17"))].into_iter().collect();
-    response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), retry_after)
+    response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), Cause::Client, retry_after)
 }
 
 fn text(response: Response<Bytes>) -> String {
@@ -101,7 +101,10 @@ fn people_get_a_page_about_an_upstream_that_is_down_and_programs_the_problem() {
     assert!(page.contains(&format!(r#"content="{seconds}""#)), "{page}");
     for format in [RefusalFormat::Json, RefusalFormat::Empty] {
         let problem = unreachable(format, down());
-        assert_eq!(problem.headers()[CONTENT_TYPE], "application/problem+json");
+        let headers = problem.headers();
+        assert_eq!(headers[CONTENT_TYPE], "application/problem+json");
+        assert!(headers[CACHE_CONTROL].to_str().unwrap().starts_with("no-store"), "{headers:?}");
+        assert!(headers.contains_key(RETRY_AFTER), "{headers:?}");
     }
     let own_fault = unreachable(RefusalFormat::Page, Problem::bad_input("the body ended early"));
     assert_eq!(own_fault.headers()[CONTENT_TYPE], "application/problem+json");
