@@ -12,6 +12,7 @@ pub(crate) mod headers;
 mod in_force;
 mod outage;
 mod pipeline;
+mod refusal_rules;
 mod settings;
 mod unanswered;
 
@@ -26,6 +27,7 @@ pub(crate) use self::draft::Draft;
 pub(crate) use self::in_force::{Handle, InForce};
 pub(crate) use self::outage::{Fallbacks, OutageView};
 pub(crate) use self::pipeline::Pipeline;
+pub(crate) use self::refusal_rules::{RefusalRules, Values};
 pub(crate) use self::settings::{AdminToken, Settings};
 pub(crate) use self::unanswered::Unanswered;
 use crate::logs::{CheckLine, Events, RequestLine, readable};

@@ -70,6 +70,7 @@ mod proxy_upgrade;
 mod proxy_upstreams;
 mod ready;
 mod ready_command;
+mod refusal_pages;
 mod reload;
 mod reload_refused;
 mod replay;

@@ -8,8 +8,8 @@ use tidegate::{EngineBuilder, LeaseError, PolicyView};
 use super::in_force::{InForce, Slot};
 use crate::adaptive::{AdaptiveLimits, Prepared};
 use crate::metrics::Counters;
-use crate::service::Settings;
 use crate::service::headers::Labels;
+use crate::service::{RefusalRules, Settings};
 use crate::stats::TargetStats;
 use crate::upstreams::Upstreams;
 use tidegate_config::{Config, Exposure};
@@ -62,6 +62,10 @@ impl Draft {
             // The door stays open until a restart, and still needs its upstreams.
             None => proxy_before.cloned(),
         };
+        let refusals = match &config.proxy {
+            Some(settings) => RefusalRules::from_settings(&settings.refusal)?.into(),
+            None => before.map(|before| before.refusals.clone()).unwrap_or_default(),
+        };
         let prepared = adaptive.prepare(&config.plans)?;
         let mut written = config.policies.clone();
         written.extend(envoy_policies.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
@@ -100,6 +104,7 @@ impl Draft {
             http,
             rules,
             rls,
+            refusals,
             proxy,
             adaptive,
             written: Arc::new(written),

@@ -10,8 +10,8 @@ use tidegate::{Effective, Engine, Key, Policy, PolicyRef, PolicyView};
 
 use crate::adaptive::{AdaptiveLimits, SheddingLimit};
 use crate::metrics::{Counters, UpstreamView};
-use crate::service::Settings;
 use crate::service::headers::Labels;
+use crate::service::{RefusalRules, Settings};
 use crate::upstreams::Upstreams;
 use tidegate_config::{DoorRules, Rls};
 use tidegate_request::RouteMatch;
@@ -26,6 +26,8 @@ pub(crate) struct InForce {
     pub(crate) rules: DoorRules,
     /// Envoy's descriptors.
     pub(crate) rls: Arc<Rls>,
+    /// What refused clients of the proxy get.
+    pub(crate) refusals: Arc<RefusalRules>,
     pub(crate) proxy: Option<Arc<Upstreams>>,
     /// The same in every configuration.
     pub(crate) adaptive: Arc<AdaptiveLimits>,
