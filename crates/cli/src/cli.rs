@@ -1,11 +1,14 @@
 //! The command line: its commands and exit codes.
 
+use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
+use tidegate_core::text::printable;
 use tidegate_tools::{
-    Failure, OK, USAGE, bench, check, cost, doctor, ready, replay, simulate, vectors,
+    Failure, OK, USAGE, bench, check, cost, doctor, ready, replay, simulate, vectors, whole_number,
 };
 
 use crate::{completions, config, proxy, serve, validate};
@@ -70,8 +73,23 @@ impl Cli {
 /// Prints a usage error. Help and version are not errors, and go to stdout.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // A closed pipe is not a failure: its reader has read enough.
-    let _ = error.print();
+    let _ = match number_problem(error) {
+        Some(problem) => writeln!(io::stderr(), "{problem}"),
+        None => error.print(),
+    };
     ExitCode::from(if error.use_stderr() { USAGE } else { OK })
+}
+
+/// What to write instead of a number that cannot be read: the parser of numbers says only that a digit is wrong.
+fn number_problem(error: &clap::Error) -> Option<String> {
+    error.source()?.downcast_ref::<std::num::ParseIntError>()?;
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    };
+    let (option, typed) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let (typed, expected) = (printable(typed), whole_number(typed));
+    Some(format!("error: invalid value '{typed}' for '{option}': {expected}"))
 }
 
 /// Prints why a command failed.

@@ -1,6 +1,7 @@
 //! `tidegate proxy`: a protecting reverse proxy in one line.
 
 mod limits;
+mod notes;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -9,10 +10,11 @@ use std::str::FromStr;
 use tidegate::Cidr;
 use tidegate_config::Door;
 use tidegate_config::proxy::{Settings, Target};
-use tidegate_config::{Address, Config, Listener, StoreChoice};
+use tidegate_config::{Address, Config, Listener, Position, Problem, StoreChoice, usual_path};
 use tidegate_server::Source;
 use tidegate_tools::Failure;
 
+use self::limits::Limits;
 use crate::serve;
 
 const EXAMPLES: &str = "\
@@ -21,17 +23,18 @@ Examples:
   tidegate proxy --upstream http://127.0.0.1:3000 --limit '10/s burst 50' --listen 0.0.0.0:80
   tidegate proxy --upstream unix:/run/app.sock --limit 240/min --store redis://127.0.0.1:6379
   tidegate proxy --upstream http://127.0.0.1:3000 --upstream http://127.0.0.1:3001   both in turn
-  tidegate proxy --upstream http://127.0.0.1:3000 --adaptive   every URL by its own response time
-  tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min --adaptive   both in one step
+  tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min --adaptive   and slow URLs less
   tidegate proxy --upstream http://127.0.0.1:3000 --adaptive --adaptive-max none   only slow URLs
+  tidegate proxy --upstream http://127.0.0.1:3000 --adaptive --adaptive-max 600/min   all URLs
   tidegate proxy --upstream http://127.0.0.1:3000 --limit 240/min --trusted-proxies 10.0.0.0/8
 
 Then: curl -i http://127.0.0.1:8000/
 --limit counts pages and API calls. Assets, which are GETs of .css, .js, images, fonts and media
 outside of /api, have a budget of their own, so that a page that is admitted is not left without them.
 Limits by path or user, TLS, health checks and more need a configuration file:
-`tidegate config example` shows one.
-Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0.";
+`tidegate config example` shows one. ./tidegate.yaml is not read: `tidegate serve` does.
+Ctrl-C or SIGTERM: requests in flight are finished, then it exits with 0;
+after SIGTERM new connections are served for another second, so that load balancers notice.";
 
 /// A protecting reverse proxy: forwards requests to a site, with a limit per client.
 #[derive(Clone, Debug, clap::Args)]
@@ -50,10 +53,11 @@ pub(crate) struct ProxyArgs {
     /// --limit, both must admit
     #[arg(long)]
     adaptive: bool,
-    /// The most requests for one URL of all clients together while its responses are fast, like `600/min`. `none`: no limit
-    /// up to 300 ms; above, from the URL's busiest fast minute down, at least from 240
-    #[arg(long, value_name = "RATE|none", requires = "adaptive", default_value = "240/min", value_parser = OrNone::from_str)]
-    adaptive_max: OrNone,
+    /// The most requests for one URL of all clients together while its responses are fast, like `600/min`. `none`: no cap
+    /// up to 300 ms; above, from the URL's busiest fast minute down, at least from 240. Default: `none` with --limit, else
+    /// 240/min, which one client can use up
+    #[arg(long, value_name = "RATE|none", value_parser = OrNone::from_str)]
+    adaptive_max: Option<OrNone>,
     /// The proxies in front whose headers name the client, like `10.0.0.0/8`; default: none
     #[arg(long, value_name = "NETWORK,…", value_delimiter = ',', value_parser = str::parse::<Cidr>)]
     trusted_proxies: Vec<Cidr>,
@@ -88,14 +92,16 @@ impl FromStr for OrNone {
 
 /// Forwards requests until it is stopped.
 pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, Failure> {
-    let config = config(args).map_err(Failure::usage)?;
-    let source = Source { files: Vec::new(), read: Box::new(move || Ok(config.clone())) };
-    serve::serve(source, args.insecure_bind)
+    let limits = limits::from_args(args).map_err(Failure::usage)?;
+    let notes = limits.notes.clone();
+    let config = config(args, limits).map_err(Failure::usage)?;
+    let origin = "the command line".to_owned();
+    let read = Box::new(move || Ok(config.clone()));
+    serve::serve(Source { files: Vec::new(), origin, notes, read }, args.insecure_bind)
 }
 
 /// The configuration that the arguments describe.
-fn config(args: &ProxyArgs) -> Result<Config, String> {
-    let limits = limits::from_args(args)?;
+fn config(args: &ProxyArgs, limits: Limits) -> Result<Config, String> {
     let mut listen = BTreeMap::from([(Door::Proxy, Listener::on(args.listen.clone()))]);
     listen.extend(args.http.clone().map(|address| (Door::Http, Listener::on(address))));
     let mut config = Config {
@@ -109,6 +115,9 @@ fn config(args: &ProxyArgs) -> Result<Config, String> {
     config.doors.routes = limits.routes;
     config.doors.policy_keys = limits.keys;
     config.doors.trust(&args.trusted_proxies)?;
+    let unread = usual_path().map(|path| notes::unread(&path));
+    let warnings = limits.warnings.into_iter().chain(unread);
+    config.warnings.extend(warnings.map(|warning| Problem::new(Position::START, warning)));
     Ok(config)
 }
 

@@ -81,7 +81,10 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
                 notes.extend(first_periods_note(file, &config));
                 warn(&Problems::new(file, config.warnings));
             }
-            Err(found) => problems.push(found),
+            Err(found) => {
+                warn(&found.warnings());
+                problems.push(found);
+            }
         }
     }
     report(args, &problems, &changed)?;

@@ -93,7 +93,8 @@ fn conform_map(
                     name if is_misplaced => {
                         format!("`{name}` looks like a policy: indent it below `policies:`")
                     }
-                    _ => unknown("key ", &key.name, &known),
+                    name => advice::for_key(&name, node, &known)
+                        .unwrap_or_else(|| unknown("key ", &key.name, &known)),
                 };
                 problems.push(Problem::new(key.position, at_path(path, message)));
             }

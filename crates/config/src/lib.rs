@@ -98,6 +98,9 @@ pub fn usual_path() -> Option<PathBuf> {
     Path::new(DEFAULT_FILE).exists().then(|| PathBuf::from(DEFAULT_FILE))
 }
 
+/// A configuration, or its problems with what is warned of beside them.
+type Examined = (Result<Config, Vec<Problem>>, Vec<Problem>);
+
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -135,8 +138,8 @@ impl Config {
     /// Reads and checks a file.
     pub fn read(path: &Path, stores: StoreDrivers) -> Result<Self, Problems> {
         let text = contents(path).map_err(|problem| Problems::new(path, vec![problem]))?;
-        let parsed = Self::parse(&text, &environment::process_variable, stores);
-        parsed.map_err(|problems| Problems::new(path, problems))
+        let (parsed, warnings) = Self::examine(&text, &environment::process_variable, stores);
+        parsed.map_err(|problems| Problems::new(path, problems).beside(warnings))
     }
 
     /// Checks the text of a file.
@@ -145,33 +148,47 @@ impl Config {
         lookup: environment::Lookup<'_>,
         stores: StoreDrivers,
     ) -> Result<Self, Vec<Problem>> {
-        Self::from_node(yaml::parse(text).map_err(|problem| vec![problem])?, lookup, stores)
+        Self::examine(text, lookup, stores).0
+    }
+
+    /// The same, with the warnings about a file that has problems.
+    fn examine(text: &str, lookup: environment::Lookup<'_>, stores: StoreDrivers) -> Examined {
+        match yaml::parse_beside(text) {
+            Ok((node, twice)) => Self::from_node(node, twice, lookup, stores),
+            Err(problem) => (Err(vec![problem]), Vec::new()),
+        }
     }
 
     /// Checks the text of one policy, as if it were the only one of a file. It may come from a stranger, so that no
     /// environment variable is substituted.
     pub fn from_policy(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
-        let node = yaml::parse(text).map_err(|problem| vec![problem])?;
-        Self::from_node(single_policy::wrap(name, node), &|_| None, StoreDrivers::MEMORY)
+        let (node, twice) = yaml::parse_beside(text).map_err(|problem| vec![problem])?;
+        let node = single_policy::wrap(name, node);
+        Self::from_node(node, twice, &|_| None, StoreDrivers::MEMORY).0
     }
 
     fn from_node(
         node: Node,
+        twice: Option<Problem>,
         lookup: environment::Lookup<'_>,
         stores: StoreDrivers,
-    ) -> Result<Self, Vec<Problem>> {
+    ) -> Examined {
         let is_empty = matches!(&node.value, Value::Null)
             || matches!(&node.value, Value::Map(entries) if entries.is_empty());
-        let Written { file, node, mut problems } = written(node, lookup)?;
+        let Written { file, node, mut problems } = match written(node, lookup) {
+            Ok(written) => written,
+            Err(problems) => return (Err(twice.into_iter().chain(problems).collect()), Vec::new()),
+        };
         let report = Report::default();
         let config = Self::check(&file, &Cursor::top(&node, &report), stores);
+        problems.extend(twice);
         problems.extend(report.problems.into_inner());
-        if !problems.is_empty() {
-            return Err(problems);
-        }
         let mut warnings = report.warnings.into_inner();
+        if !problems.is_empty() {
+            return (Err(problems), warnings);
+        }
         warnings.extend(is_empty.then(|| Problem::new(Position::START, EMPTY)));
-        Ok(Self { warnings, ..config })
+        (Ok(Self { warnings, ..config }), Vec::new())
     }
 
     fn check(file: &text::File, top: &Cursor<'_>, stores: StoreDrivers) -> Self {

@@ -29,7 +29,7 @@ pub(crate) fn policy(name: &str, text: &text::Policy, cursor: &Cursor<'_>) -> Op
     let policy = match text {
         text::Policy::Line(line) => {
             let spec = LimitSpec::from_line(line).map_err(|error| error.problem());
-            from_limit("", limit(&cursor.accept(spec)?, cursor)?)
+            from_limit("", built(&cursor.accept(spec)?, Some(line), cursor)?)
         }
         text::Policy::Map(options) => with_options(options, cursor)?,
     };
@@ -133,9 +133,15 @@ fn from_limit(name: &str, built: LimitOrShaper) -> Policy {
 
 /// Builds a limit; reports each problem at the position of its field.
 pub(crate) fn limit(spec: &LimitSpec, cursor: &Cursor<'_>) -> Option<LimitOrShaper> {
-    let report = |error: &FieldError| match error.field() {
-        Some(field) => cursor.field(field.name()).report(error.problem()),
-        None => cursor.report(error.problem()),
+    built(spec, None, cursor)
+}
+
+/// The same, of a map or of a line.
+fn built(spec: &LimitSpec, line: Option<&str>, cursor: &Cursor<'_>) -> Option<LimitOrShaper> {
+    let report = |error: &FieldError| match (error.field(), line) {
+        (Some(field), _) => cursor.field(field.name()).report(error.problem()),
+        (None, Some(line)) => cursor.report(error.problem_in_line(line)),
+        (None, None) => cursor.report(error.problem()),
     };
     spec.check(&time_zone).map_err(|errors| errors.iter().for_each(report)).ok()
 }
@@ -154,7 +160,7 @@ pub fn limit_from_line_times(line: &str, factor: u64) -> Result<LimitOrShaper, S
         spec.times(factor)?.build(&time_zone)
     });
     built.map_err(|error| match error.field() {
-        None | Some(Field::Limit | Field::Refill) => error.problem(),
+        None | Some(Field::Limit | Field::Refill) => error.problem_in_line(line),
         Some(_) => error.to_string(),
     })
 }

@@ -44,14 +44,28 @@ pub struct Report {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problems {
     file: PathBuf,
-    problems: Vec<Problem>,
+    found: Vec<Problem>,
+    /// What is valid, but will probably not work well.
+    warnings: Vec<Problem>,
 }
 
 impl Problems {
-    pub fn new(file: &Path, mut problems: Vec<Problem>) -> Self {
-        problems.sort();
-        problems.dedup();
-        Self { file: file.to_owned(), problems }
+    pub fn new(file: &Path, mut found: Vec<Problem>) -> Self {
+        found.sort();
+        found.dedup();
+        Self { file: file.to_owned(), found, warnings: Vec::new() }
+    }
+
+    /// The same, with warnings about the rest of the file.
+    #[must_use]
+    pub(crate) fn beside(self, warnings: Vec<Problem>) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// The warnings about the rest of the file.
+    #[must_use]
+    pub fn warnings(&self) -> Self {
+        Self::new(&self.file, self.warnings.clone())
     }
 
     pub fn file(&self) -> &Path {
@@ -64,11 +78,11 @@ impl Problems {
         let line = |Problem { position: Position { line, column }, message }: &Problem| {
             format!("{file}:{line}:{column}: {message}")
         };
-        self.problems.iter().map(line).collect()
+        self.found.iter().map(line).collect()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        self.problems.iter()
+        self.found.iter()
     }
 }
 

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use tidegate::driver::StoreDrivers;
+use tidegate_core::text::printable;
+use tidegate_request::{Case, PathPattern};
 
-pub use self::settings::{HealthCheck, InFlightMax, Settings, Times};
+pub use self::settings::{HealthCheck, InFlightMax, RefusalSettings, Settings, Times};
 pub use self::target::{Endpoint, Target};
 use super::amount::{shed_status, time};
 use super::node::Cursor;
@@ -19,6 +21,9 @@ pub use super::text::{Balance, HostHeader, InFlightScope};
 
 /// A bound on the label values in metrics.
 const UPSTREAMS_MAX: usize = 64;
+
+/// More than a site needs: each is compared with the path of a refused request.
+const REFUSAL_LIST_MAX: usize = 64;
 
 const MS: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -57,6 +62,9 @@ pub fn proxy(file: &text::File, is_open: bool, top: &Cursor<'_>) -> Option<Setti
     settings.shed_status = shed_status(text.shed_status.map(Into::into), &cursor);
     settings.health =
         text.health.as_ref().and_then(|health| check(health, &cursor.field("health")));
+    if let Some(text) = &text.refusal {
+        settings.refusal = refusal(text, &cursor.field("refusal"));
+    }
     Some(settings)
 }
 
@@ -91,6 +99,39 @@ pub(crate) fn check_in_flight(
              pass: use Redis or PostgreSQL, or keep `max` below what the upstream can bear",
         );
     }
+}
+
+fn refusal(text: &text::Refusal, cursor: &Cursor<'_>) -> RefusalSettings {
+    let list = |name: &str, given: Option<&Vec<String>>| {
+        let cursor = cursor.field(name);
+        let count = given.map_or(0, Vec::len);
+        if count > REFUSAL_LIST_MAX {
+            cursor.report(format!("expected at most {REFUSAL_LIST_MAX}"));
+        }
+        let given = given.cloned().unwrap_or_default().into_iter().enumerate();
+        given.map(|(index, text)| (cursor.item(index), text)).collect::<Vec<_>>()
+    };
+    let assets = list("assets", text.assets.as_ref()).into_iter();
+    let assets = assets.filter_map(|(cursor, text)| cursor.accept(extension(&text)));
+    let api = list("api", text.api.as_ref()).into_iter().filter_map(|(cursor, text)| {
+        let pattern = PathPattern::read(&text, Case::Sensitive);
+        let shown = printable(&text);
+        cursor.accept(pattern.map_err(|expected| format!("`{shown}`: expected {expected}")))
+    });
+    RefusalSettings {
+        page: text.page.as_ref().map(Into::into),
+        assets: text.assets.is_some().then(|| assets.collect()),
+        api: api.collect(),
+    }
+}
+
+fn extension(text: &str) -> Result<String, String> {
+    let bare = text.strip_prefix('.').unwrap_or(text).to_ascii_lowercase();
+    let is_extension =
+        (1..=16).contains(&bare.len()) && bare.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_extension
+        .then_some(bare)
+        .ok_or_else(|| format!("`{}`: expected a file extension like css", printable(text)))
 }
 
 fn upstreams(text: &text::Proxy, cursor: &Cursor<'_>) -> Vec<Target> {

@@ -1,13 +1,13 @@
 //! What can be checked of a file whose form has problems, so that the problems of its meaning are reported with them.
 //!
-//! Whole units are left out: a policy, an override, a route, another section. What depends on one of them is left out,
+//! Whole units are left out: a policy, an override, a route, an option of the store, another section. What depends on one of them is left out,
 //! too: a problem that comes from an omission is none of the file's.
 
 use std::collections::BTreeSet;
 
 use super::conform::conform;
 use super::node::{Node, Value};
-use super::schema::{SCHEMA, resolved};
+use super::schema::{SCHEMA, choices, resolved};
 use serde_json::Value as Schema;
 
 /// Removes what does not conform, and what depends on it.
@@ -25,6 +25,27 @@ pub(crate) fn salvage(file: &mut Node) {
                     is_good || !bad_policies.insert(name.name.clone())
                 });
                 return true;
+            }
+            // Without its URL the other keys would be those of a store in memory.
+            Value::Map(options) if key.name == "store" => {
+                let Some(known) = choices(inner).into_iter().find_map(|it| it.get("properties"))
+                else {
+                    return false;
+                };
+                let count = options.len();
+                let is_url = |name: &str| name.starts_with("url") || name.starts_with("quorum");
+                let mut has_url = true;
+                options.retain_mut(|(key, option)| {
+                    let schema = &known[&key.name];
+                    let is_good = !schema.is_null() && is_sound(option, schema);
+                    has_url &= is_good || !is_url(&key.name);
+                    is_good
+                });
+                if has_url && count > 0 {
+                    return true;
+                }
+                bad_sections.insert(key.name.clone());
+                return false;
             }
             Value::List(items) if key.name == "overrides" || key.name == "routes" => {
                 items.retain_mut(|item| is_sound(item, &inner["items"]));

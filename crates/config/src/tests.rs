@@ -178,7 +178,7 @@ fn limits_that_make_no_sense_are_told_where_they_stand() {
             "sliding 5/s",
             "11: policies.p: unknown algorithm `sliding`: expected one of gcra, token-bucket, leaky-bucket, fixed-window, sliding-window, sliding-log, quota, concurrency",
         ),
-        ("5/s burst", "11: policies.p: `burst` does not belong here or lacks its value"),
+        ("5/s burst", "11: policies.p: `burst` lacks its value: write `burst 20`"),
         (
             "5/s brust 7",
             "11: policies.p: unknown option `brust`: expected burst, capacity, buckets, max-wait, lease, at or rolling",
@@ -305,7 +305,12 @@ fn yaml_that_cannot_be_read_is_told_with_its_place() {
 #[test]
 fn variables_become_values_and_nothing_else() {
     let text = "policies:\n  a: { limit: \"${RATE}\", burst: \"${BURST}\", lease: \"${SHADOW}\" }\n  b: ${NONE:-1/s}\n  c: 1/s $$";
-    check(text, &["f:4:6: policies.c: `$` does not belong here or lacks its value"]);
+    check(
+        text,
+        &[
+            "f:4:6: policies.c: unknown option `$`: expected burst, capacity, buckets, max-wait, lease, at or rolling",
+        ],
+    );
     check("policies: { \"${RATE}\": 1/s }", &[]); // a key is no value
     check(
         "policies:\n  a: { limit: \"${INJECTED}\" }",

@@ -31,7 +31,7 @@ pub(crate) use self::policy::{
     Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
 };
 pub use self::proxy::{Balance, HostHeader, InFlightScope};
-pub(crate) use self::proxy::{Health, Proxy};
+pub(crate) use self::proxy::{Health, Proxy, Refusal};
 pub(crate) use self::scalar::{OffWord, OneOrMany, PerClient, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 

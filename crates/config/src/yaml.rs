@@ -24,11 +24,31 @@ const REPEATED_MAX: usize = 50_000;
 
 /// Parses a file. An empty one is null.
 pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
+    match parse_beside(text)? {
+        (node, None) => Ok(node),
+        (_, Some(twice)) => Err(twice),
+    }
+}
+
+/// The same, where a key that is given twice is a problem beside the others, and hides none: the first of the two counts.
+pub(crate) fn parse_beside(text: &str) -> Result<(Node, Option<Problem>), Problem> {
     if text.len() > BYTES_MAX {
         return Err(too_long());
     }
-    let parsed = serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options());
-    parsed.map(Node::from).map_err(|error| problem(&error))
+    let parsed = |duplicates| {
+        serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options(duplicates))
+    };
+    match parsed(DuplicateKeyPolicy::Error) {
+        Ok(node) => Ok((node.into(), None)),
+        Err(error @ Error::DuplicateMappingKey { .. }) => {
+            let twice = problem(&error);
+            match parsed(DuplicateKeyPolicy::FirstWins) {
+                Ok(node) => Ok((node.into(), Some(twice))),
+                Err(_) => Err(twice),
+            }
+        }
+        Err(error) => Err(problem(&error)),
+    }
 }
 
 /// The problem of a file above [`BYTES_MAX`].
@@ -36,7 +56,7 @@ pub(crate) fn too_long() -> Problem {
     Problem::new(Position::START, "the file is longer than 1 MiB")
 }
 
-fn options() -> Options {
+fn options(duplicates: DuplicateKeyPolicy) -> Options {
     let budget: Option<Budget> = serde_saphyr::budget! {
         max_reader_input_bytes: Some(BYTES_MAX),
         max_depth: DEPTH_MAX,
@@ -58,7 +78,7 @@ fn options() -> Options {
     serde_saphyr::options! {
         budget: budget,
         alias_limits: alias_limits,
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        duplicate_keys: duplicates,
         // `yes` and `on` are text.
         strict_booleans: true,
         with_snippet: false,

@@ -9,7 +9,9 @@ use crate::algorithm::{
 };
 use crate::error::LimitError;
 use crate::limit::{Limit, LimitOrShaper};
-use crate::spec::{Algorithm, Amount, Field, FieldError, LimitSpec, Written, Zones, whole};
+use crate::spec::{
+    Algorithm, Amount, Field, FieldError, LimitSpec, Written, Zones, read_rate, whole,
+};
 use crate::text::{self, closest, printable};
 
 struct Row {
@@ -86,6 +88,20 @@ const OPTIONS: [Field; 7] = [
     Field::Rolling,
 ];
 
+/// What people write as an option of a token bucket.
+const REFILL: &str = Field::Refill.name();
+
+/// A value of an option, to show how it is written.
+const fn example(option: Field) -> &'static str {
+    match option {
+        Field::Buckets => "10",
+        Field::MaxWait => "5s",
+        Field::Ttl => "60s",
+        Field::UtcOffset => "+02:00",
+        _ => "20",
+    }
+}
+
 /// More than any limit needs; a bound on what is read from outside.
 const LINE_BYTES_MAX: usize = 200;
 
@@ -122,26 +138,43 @@ impl LimitSpec {
         }
         let named = words.next_if(|word| word.starts_with(char::is_alphabetic));
         let mut spec = Self { algorithm: named.map(str::parse).transpose()?, ..Self::default() };
-        let amount = words.next().map(Amount::from);
+        let is_option = |word: &str| word == REFILL || OPTIONS.iter().any(|it| it.option() == word);
+        let amount = words.next_if(|word| !is_option(word)).map(Amount::from);
         if spec.algorithm == Some(Algorithm::TOKEN_BUCKET) {
             spec.refill = amount;
         } else {
             spec.limit = amount;
         }
         while let Some(option) = words.next() {
+            if option == REFILL {
+                return Err(spec.refill_as_option(&words.collect::<Vec<_>>()));
+            }
             let field = OPTIONS.into_iter().find(|field| field.option() == option);
-            let value = if field == Some(Field::Rolling) { Some("") } else { words.next() };
-            let Some(value) = value else {
-                let option = printable(option);
-                let problem = format!("`{option}` does not belong here or lacks its value");
-                return Err(FieldError::text(problem));
-            };
             let field = field.ok_or_else(|| unknown_option(option))?;
+            let value = if field == Field::Rolling { Some("") } else { words.next() };
+            let value = value.ok_or_else(|| {
+                let example = example(field);
+                FieldError::text(format!("`{option}` lacks its value: write `{option} {example}`"))
+            })?;
             if spec.set_option(field, value)? {
                 return Err(FieldError::text(format!("`{option}` is given twice: give it once")));
             }
         }
         Ok(spec)
+    }
+
+    /// The line that was meant by `token-bucket 100 refill 10/s`: a line has the refill as its rate.
+    fn refill_as_option(&self, after: &[&str]) -> FieldError {
+        let rate = after.first().filter(|rate| read_rate(rate).is_ok()).unwrap_or(&"10/s");
+        let amount = self.refill.as_ref().or(self.limit.as_ref()).map(ToString::to_string);
+        let amount = amount.as_deref().and_then(|amount| amount.split('/').next());
+        let named = after.iter().skip_while(|word| **word != Field::Capacity.option()).nth(1);
+        let held = self.capacity.map(|held| held.to_string());
+        let held = held.as_deref().or(named.copied()).or(amount);
+        let held = held.filter(|held| whole(held).is_ok()).unwrap_or("100");
+        FieldError::text(format!(
+            "`{REFILL}` is no option of a line, which begins with the rate: write `token-bucket {rate} capacity {held}`"
+        ))
     }
 
     /// Sets an option from its text. `true` if it was set before.

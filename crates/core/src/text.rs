@@ -143,6 +143,9 @@ pub fn rate(units: u64, period: Duration) -> String {
     }
 }
 
+/// A log keeps one instant per unit: it is advised up to this limit, 160 kB per key.
+const LOG_UNITS_MAX: u64 = 10_000;
+
 /// What surprises people about a limit whose burst is the whole limit: they expect at most `units` in any period.
 /// `validate`, the pages and the playground all say it in these words.
 ///
@@ -163,9 +166,18 @@ pub fn first_period(units: u64, period: Duration) -> String {
         "day" => ("a day", "any day"),
         _ => (unit, &*format!("any {unit}")),
     };
+    let estimate = "an estimate: usually within a few percent, in the worst case almost twice";
+    let instead = if units > LOG_UNITS_MAX {
+        format!("For about {units} in {any}, write `sliding-window {rate}`, {estimate}.")
+    } else {
+        format!(
+            "For at most {units} in {any}, write `sliding-log {rate}`; `sliding-window {rate}` takes less memory, and is \
+             {estimate}."
+        )
+    };
     format!(
         "`{rate}` admits up to twice in the first period: {twice} in {one}, {units} at once and {units} more as they \
-         refill. For at most {units} in {any}, write `sliding-window {rate}`, or `sliding-log {rate}` where it must be exact."
+         refill. {instead}"
     )
 }
 

@@ -62,6 +62,11 @@ impl KeyParts {
         self.0.iter().map(Vec::len).sum()
     }
 
+    /// Whether a key tells one client from others.
+    pub fn is_of_client(&self) -> bool {
+        self.0.iter().flatten().any(Part::is_of_client)
+    }
+
     /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.0.iter().flatten().any(Part::reads_headers)

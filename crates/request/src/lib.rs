@@ -29,6 +29,7 @@ pub use self::client_request::{
 };
 pub use self::key::KeyParts;
 pub use self::path::{BadPath, Case, Path};
+pub use self::pattern::PathPattern;
 pub use self::request_key::{CountedBy, RequestKey};
 pub use self::resource::Resource;
 pub use self::route::{BadMatch, Choice, Match, MatchedRoute, Route, RouteMatch, Routes};

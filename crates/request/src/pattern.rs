@@ -6,8 +6,16 @@ use crate::{Authority, Case, Path};
 
 /// A path pattern of a route: `/api/login`, `/api/*`, `/users/*/posts`. One that ends in `/*` also matches the path above:
 /// a server that answers `/api/` answers `/api` as well.
+///
+/// ```
+/// use tidegate_request::{Case, PathPattern};
+///
+/// let calls = PathPattern::read("/rpc/*", Case::Sensitive)?;
+/// assert!(calls.matches("/rpc/orders") && calls.matches("/rpc") && !calls.matches("/rpcs"));
+/// # Ok::<(), &str>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct PathPattern {
+pub struct PathPattern {
     pub(super) text: String,
     /// The same in the one spelling of paths.
     spelling: String,
@@ -24,7 +32,8 @@ pub(super) struct HostPattern {
 }
 
 impl PathPattern {
-    pub(super) fn read(text: &str, case: Case) -> Result<Self, &'static str> {
+    /// Reads a pattern. The error says what was expected.
+    pub fn read(text: &str, case: Case) -> Result<Self, &'static str> {
         if text.contains(['?', '#']) {
             return Err("one without `?` and `#`: only the path is matched");
         }
@@ -41,7 +50,7 @@ impl PathPattern {
     }
 
     /// Whether it matches a path in its one spelling, in the letter case of the pattern.
-    pub(super) fn matches(&self, path: &str) -> bool {
+    pub fn matches(&self, path: &str) -> bool {
         let path = path.as_bytes();
         self.path.matches(path) || self.above.as_ref().is_some_and(|above| above.matches(path))
     }

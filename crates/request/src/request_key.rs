@@ -53,6 +53,17 @@ impl CountedBy {
         self.parts().map(KeyParts::alternatives).sum()
     }
 
+    /// Whether a limit by this identifier (`None`: by the only key) counts each client alone.
+    pub fn is_of_client(&self, identifier: Option<&str>) -> bool {
+        match self {
+            Self::One(parts) => parts.is_of_client(),
+            Self::Each(named) => {
+                let mut named = named.iter().filter(|(name, _)| Some(&**name) == identifier);
+                named.any(|(_, parts)| parts.is_of_client())
+            }
+        }
+    }
+
     /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.parts().any(KeyParts::reads_headers)

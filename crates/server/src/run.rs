@@ -80,6 +80,11 @@ async fn until_stopped(
     let identity = Identity::read(&source.files);
     let config = (source.read)().map_err(|lines| ServeError::new(join_problems(&lines)))?;
     let (draft, store, stores_to_watch) = build_service(&config, stores)?;
+    // What is left out of a URL may be a secret; of memory there is nothing to leave out.
+    let names: Vec<&str> =
+        stores_to_watch.iter().map(|watched| watched.url.trim_end_matches('…')).collect();
+    tracing::info!(store = names.join(", "), configuration = source.origin, "starting");
+    source.notes.iter().for_each(|note| tracing::info!("{note}"));
     let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
     let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
     {
@@ -98,7 +103,11 @@ async fn until_stopped(
     for door in Door::ALL {
         if let Some(it) = bind(door, config.listen.get(&door), &app, &mut sockets).await? {
             // Checked again with the bound address: systemd may have bound the socket elsewhere.
-            may_be_open(&it.exposure(door)?)?;
+            let exposure = it.exposure(door)?;
+            may_be_open(&exposure)?;
+            if door == Door::Proxy {
+                refuse_own_address(&config, &exposure.address)?;
+            }
             bound.push((door, it));
         }
     }
@@ -116,6 +125,11 @@ async fn until_stopped(
     let telemetry = telemetry.transpose().map_err(ServeError::new)?;
     let open: Vec<Door> = bound.iter().map(|(door, _)| *door).collect();
     let is_open = |door| open.contains(&door);
+    if is_open(Door::Proxy) && config.doors.routes.is_empty() {
+        tracing::warn!(
+            "no limit is set: every request passes; --limit 240/min sets one, in a file `policies` with `routes`"
+        );
+    }
     if !is_open(Door::Grpc) && !config.rls.policies().is_empty() {
         tracing::warn!(
             "rules for Envoy are configured, but no gRPC door is open: pass --grpc 127.0.0.1:8081"
@@ -153,8 +167,15 @@ async fn until_stopped(
     let notice = match signal {
         // The server runs in a terminal: the user waits, and no load balancer sends clients.
         Stop::Interrupt => Duration::ZERO,
+        // Whoever sends clients hears of the stop at the same time, or later: Kubernetes removes the address while the
+        // process gets its signal, and a load balancer polls.
         Stop::Terminate => app.in_force().rules.drain,
     };
+    let drain_ms = u64::try_from(notice.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(
+        drain_ms,
+        "stopping: new connections are served for as long as `drain`, then the requests in flight are finished"
+    );
     systemd.alive_during(doors.close(notice)).await;
     until_closed.abort_all();
     return_leases(&app.in_force(), deadline).await;
@@ -228,6 +249,18 @@ fn build_service(
     };
     let draft = Draft::build(config, builder, adaptive.into(), None).map_err(ServeError::new)?;
     Ok((draft, opened, stores_to_watch))
+}
+
+/// Refuses an upstream that is the proxy itself. If a name hides that, a request is noticed when it comes back.
+fn refuse_own_address(config: &Config, own: &Address) -> Result<(), ServeError> {
+    let mut upstreams = config.proxy.iter().flat_map(|settings| &settings.upstreams);
+    match upstreams.find(|upstream| upstream.is_at(own)) {
+        Some(upstream) => Err(ServeError::new(format!(
+            "the upstream {upstream} is the address of this proxy: no request would arrive at a site. Give the site's \
+             address (--upstream, in a file `proxy.upstream`), or listen elsewhere (--listen, `listen.proxy`)"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn join_problems(lines: &[String]) -> String {
@@ -412,12 +445,10 @@ enum Stop {
 
 /// Ready when the process gets SIGINT or SIGTERM.
 async fn stop(mut interrupt: Signal, mut terminate: Signal) -> Stop {
-    let stop = tokio::select! {
+    tokio::select! {
         _ = interrupt.recv() => Stop::Interrupt,
         _ = terminate.recv() => Stop::Terminate,
-    };
-    tracing::info!("stopping: finishing the requests in flight");
-    stop
+    }
 }
 
 fn watch_signal(kind: SignalKind) -> Result<Signal, ServeError> {

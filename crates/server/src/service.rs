@@ -12,6 +12,7 @@ pub(crate) mod headers;
 mod in_force;
 mod outage;
 mod pipeline;
+mod refusal_rules;
 mod removed;
 mod settings;
 mod unanswered;
@@ -27,6 +28,7 @@ pub(crate) use self::draft::Draft;
 pub(crate) use self::in_force::{Handle, InForce};
 pub(crate) use self::outage::{Fallbacks, Names, OutageView};
 pub(crate) use self::pipeline::Pipeline;
+pub(crate) use self::refusal_rules::{RefusalRules, Values};
 pub(crate) use self::settings::{AdminToken, Settings};
 pub(crate) use self::unanswered::{Unanswered, since_reload};
 use crate::logs::{CheckLine, Events, RequestLine, readable};
@@ -111,8 +113,13 @@ impl CheckService {
         self.events.too_many_of_client(Door::Proxy, client, "max_requests");
     }
 
+    /// Logs a request that came back to the proxy.
+    pub(crate) fn came_back(&self, upstreams: &str) {
+        self.events.came_back(upstreams);
+    }
+
     /// Log lines that were not written, by event.
-    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 5] {
+    pub(crate) fn dropped_log_lines(&self) -> [(&'static str, u64); 6] {
         self.events.dropped_lines()
     }
 

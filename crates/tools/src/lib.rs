@@ -15,4 +15,4 @@ pub mod simulate;
 pub mod vectors;
 
 pub use self::failure::{DENIED, ERROR, Failure, OK, USAGE};
-pub use self::output::{print, unless_closed, wants_color};
+pub use self::output::{print, unless_closed, wants_color, whole_number};

@@ -90,6 +90,24 @@ pub(crate) fn decimal(text: &str, places: usize) -> Option<u64> {
     format!("{whole}{decimals:0<places$}").parse().ok()
 }
 
+/// What to write where a whole number was expected, for people who write it with separators, a suffix or a period.
+pub fn whole_number(typed: &str) -> String {
+    let number = typed.split('/').next().unwrap_or_default().trim();
+    let (number, times) = match number.strip_suffix(['k', 'K']) {
+        Some(thousands) => (thousands, 1000),
+        None => (number, 1),
+    };
+    let digits: String = number.chars().filter(|char| !",_' ".contains(*char)).collect();
+    let meant = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(times));
+    match meant.filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(meant) if typed.contains('/') => {
+            format!("expected a whole number without a period: write {meant}")
+        }
+        Some(meant) => format!("expected a whole number: write {meant}"),
+        None => "expected a whole number like 100".to_owned(),
+    }
+}
+
 /// The name of an option's value, as it is typed.
 pub(crate) fn value_name(value: &impl clap::ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
@@ -123,6 +141,22 @@ mod tests {
                         atomic store        60\n\
                         none\n";
         assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn whole_numbers_are_corrected() {
+        for (typed, expected) in [
+            ("50,000", "expected a whole number: write 50000"),
+            ("50_000", "expected a whole number: write 50000"),
+            ("50k", "expected a whole number: write 50000"),
+            ("100/min", "expected a whole number without a period: write 100"),
+            ("many", "expected a whole number like 100"),
+            ("-5", "expected a whole number like 100"),
+            ("", "expected a whole number like 100"),
+            ("1.5", "expected a whole number like 100"),
+        ] {
+            assert_eq!(whole_number(typed), expected, "{typed}");
+        }
     }
 
     #[test]

@@ -222,15 +222,18 @@ fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
         let PolicyReport { policy, requests, admitted, denied, keys_denied, .. } = row;
         table.row(&[policy, requests, admitted, denied, &percent, keys_denied]);
     }
+    // What makes the numbers wrong stands before them.
+    let (above, below) = report.notes.split_at(usize::from(report.out_of_order > 0));
+    let above: String = above.iter().map(|note| format!("\nnote: {note}\n")).collect();
     let mut out = format!(
-        "{log}: {lines} lines{span}; {unlimited} not limited, {bad} could not be read\n\n{table}"
+        "{log}: {lines} lines{span}; {unlimited} not limited, {bad} could not be read\n{above}\n{table}"
     );
     out.push_str(&rates(&report.rates));
     for row in report.policies.iter().filter(|row| !row.keys.is_empty()) {
         out.push_str(&most_denied(row));
     }
     out.push_str(&unreadable(&report.first_unreadable));
-    for note in &report.notes {
+    for note in below {
         let _ = writeln!(out, "\nnote: {note}");
     }
     out

@@ -9,13 +9,14 @@ use tidegate_config::{limit_from_line, limit_from_line_times};
 use tidegate_core::{LimitOrShaper, read_rate};
 use tidegate_request::{CountedBy, KeyParts, Match, Resource, Route};
 
-use super::{OrNone, ProxyArgs};
+use super::{OrNone, ProxyArgs, notes};
 
 /// The names of the policies in headers and metrics.
 pub(super) const POLICY: &str = "limit";
 pub(super) const ASSETS: &str = "limit-assets";
 
-/// The requests per minute from which a URL without a cap falls at least while its responses are slow.
+/// The requests per minute from which a URL without a cap falls at least while its responses are slow; and the cap of
+/// `--adaptive` alone.
 const LEAST_UNITS: u64 = 240;
 
 /// What the arguments limit.
@@ -25,17 +26,20 @@ pub(super) struct Limits {
     pub(super) keys: BTreeMap<String, CountedBy>,
     pub(super) plans: Vec<Plan>,
     pub(super) routes: Vec<Route>,
+    /// For the log: what is in force, and what may surprise.
+    pub(super) notes: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// The limit of each URL.
 #[derive(Clone, Copy)]
-struct UrlLimit {
-    units: u64,
-    cap: UrlCap,
+pub(super) struct UrlLimit {
+    pub(super) units: u64,
+    pub(super) cap: UrlCap,
 }
 
 pub(super) fn from_args(args: &ProxyArgs) -> Result<Limits, String> {
-    let url = args.adaptive.then(|| url_limit(&args.adaptive_max)).transpose()?;
+    let url = url_limit(args)?;
     let named = |option: &'static str| move |error: String| format!("{option}: {error}");
     let documents = args.limit.as_deref().map(limit_from_line).transpose();
     let documents = documents.map_err(named("--limit"))?;
@@ -50,7 +54,11 @@ pub(super) fn from_args(args: &ProxyArgs) -> Result<Limits, String> {
             Some(tenfold.map_err(|error| named("--asset-limit")(advice(error)))?)
         }
     };
-    let mut limits = Limits::default();
+    let mut limits = Limits {
+        notes: notes::in_force(args, documents.as_ref(), url),
+        warnings: notes::warning([documents.as_ref(), assets.as_ref()], url).into_iter().collect(),
+        ..Limits::default()
+    };
     if args.limit.is_none() {
         limits.add(POLICY, None, None, url)?;
         return Ok(limits);
@@ -104,18 +112,37 @@ impl UrlLimit {
     }
 }
 
-/// The limit of each URL, per minute.
-fn url_limit(max: &OrNone) -> Result<UrlLimit, String> {
-    let OrNone::Limit(text) = max else {
-        return Ok(UrlLimit { units: UNCAPPED_UNITS, cap: UrlCap::None { least: LEAST_UNITS } });
+/// The limit of each URL, per minute. Beside `--limit` none is the default: the clients are limited one by one already,
+/// and a cap that they share would let one of them use up a healthy URL.
+fn url_limit(args: &ProxyArgs) -> Result<Option<UrlLimit>, String> {
+    let units = match (&args.adaptive_max, args.adaptive) {
+        (None, false) => return Ok(None),
+        (Some(_), false) => {
+            return Err("--adaptive-max is the cap of --adaptive: add --adaptive".to_owned());
+        }
+        (Some(OrNone::Limit(text)), true) => per_minute(text)?,
+        (None, true) if args.limit.is_none() => LEAST_UNITS,
+        (None | Some(OrNone::None), true) => {
+            let cap = UrlCap::None { least: LEAST_UNITS };
+            return Ok(Some(UrlLimit { units: UNCAPPED_UNITS, cap }));
+        }
     };
+    Ok(Some(UrlLimit { units, cap: UrlCap::Units }))
+}
+
+fn per_minute(text: &str) -> Result<u64, String> {
     let error = |error: String| format!("--adaptive-max: {error}");
+    let units = text.split('/').next().unwrap_or_default().trim();
+    if !units.is_empty() && units.bytes().all(|digit| digit == b'0') {
+        let advice = "would refuse every request: write none for no cap while a URL is healthy, or a rate like 600/min";
+        return Err(error(format!("`{text}` {advice}")));
+    }
     let (units, period) = read_rate(text).map_err(|it| error(it.problem()))?;
     let period = period.length().map_err(|it| error(it.problem()))?;
     let minute = Duration::from_mins(1).as_micros();
     let units = u128::from(units) * minute / period.as_micros().max(1);
     match u64::try_from(units) {
-        Ok(units @ 1..UNCAPPED_UNITS) => Ok(UrlLimit { units, cap: UrlCap::Units }),
+        Ok(units @ 1..UNCAPPED_UNITS) => Ok(units),
         _ => Err(error(format!("expected 1/min to {UNCAPPED_UNITS}/min, or none"))),
     }
 }

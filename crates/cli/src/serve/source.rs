@@ -11,6 +11,11 @@ pub(super) fn from_args(args: &ServeArgs) -> Source {
     let file = args.config.clone().or_else(usual_path);
     let rules = args.envoy.path();
     let files = file.iter().chain(rules).cloned().collect();
+    let origin = match (&file, rules) {
+        (Some(file), _) => file.display().to_string(),
+        (None, Some(rules)) => format!("the command line, with the rules of {}", rules.display()),
+        (None, None) => "built-in demo".to_owned(),
+    };
     let (args, has_rules) = (args.clone(), rules.is_some());
     let read = move || {
         let written = match &file {
@@ -20,7 +25,7 @@ pub(super) fn from_args(args: &ServeArgs) -> Source {
         };
         with_arguments(written.map_err(|problems| problems.lines())?, &args)
     };
-    Source { files, read: Box::new(read) }
+    Source { files, origin, notes: Vec::new(), read: Box::new(read) }
 }
 
 /// Arguments override the configuration file.

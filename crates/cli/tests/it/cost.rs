@@ -53,8 +53,8 @@ fn all_savings_together_are_143760_a_year() {
 fn a_load_that_fits_no_instance_is_reported() {
     let output = run(&["cost", "--peak-rps", "1000000"]);
     assert_eq!(output.code, Some(0));
-    assert!(output.stdout.contains("nothing fits"), "{}", output.stdout);
-    assert!(output.stdout.contains("no savings"), "{}", output.stdout);
+    assert!(output.stdout.contains("nothing fits: db.r6g.16xlarge"), "{}", output.stdout);
+    assert!(!output.stdout.contains("what is there fits"), "{}", output.stdout);
     assert_eq!(cost(&["--peak-rps", "1000000"])["recommended"], Value::Null);
 }
 
@@ -87,5 +87,25 @@ fn invalid_arguments_are_explained() {
         let output = run(&[&["cost"], args].concat());
         assert_eq!((output.code, output.stdout.as_str()), (Some(code), ""), "{args:?}");
         assert!(output.stderr.contains(part), "{part} in {}", output.stderr);
+    }
+}
+
+#[test]
+fn a_number_that_cannot_be_read_is_answered_with_the_one_to_write() {
+    for (args, expected) in [
+        (
+            &["cost", "--peak-rps", "50,000"][..],
+            "'--peak-rps <N>': expected a whole number: write 50000",
+        ),
+        (&["cost", "--pods-before", "5k", "--pods-after", "1", "--pod-cost", "1"], "write 5000"),
+        (&["simulate", "boundary", "--limit", "100/min"], "write --limit 100 --window 1min"),
+        (&["simulate", "sync-lag", "--limit", "5/s"], "write --limit 5 --window 1s"),
+        (&["simulate", "race", "--limit", "100/min"], "without a period: write 100"),
+        (&["simulate", "boundary", "--limit", "many"], "expected a whole number like 100"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.code, Some(64), "{args:?}");
+        assert!(output.stderr.contains(expected), "{args:?}: {}", output.stderr);
+        assert!(!output.stderr.contains("invalid digit"), "{args:?}: {}", output.stderr);
     }
 }

@@ -263,7 +263,33 @@ fn invalid_replay_requests_are_explained() {
             "line 2, column 6: key: too many alternatives in a key part",
         ),
         (json!({"policy": "api"}), 400, "log", "missing"),
-        (json!({"log": "x".repeat(1 << 20), "policy": "api"}), 413, "", "larger"),
+        (
+            json!({"log": log(), "policy": "10/min"}),
+            404,
+            "policy",
+            "a limit goes into `policy_text`",
+        ),
+        (json!({"log": log(), "policy_text": "api"}), 400, "policy_text", "send it as `policy`"),
+        (
+            json!({"log": log(), "policy": ["api"]}),
+            400,
+            "policy",
+            "one policy: send a request for each",
+        ),
+        (json!({"log": log(), "policies": ["api"]}), 400, "policies", "send a request for each"),
+        (
+            json!({"log": log(), "policy_text": "policies: { a: 5/s, b: 6/s }"}),
+            400,
+            "policy_text",
+            "has several policies: expected one",
+        ),
+        (json!({"log": log(), "policy": "api", "key": 7}), 400, "key", r#"or "client_ip,path""#),
+        (
+            json!({"log": "x".repeat(1 << 20), "policy": "api"}),
+            413,
+            "",
+            "or read all of it with `tidegate replay LOG`",
+        ),
     ] {
         let reply = ask(&server, "replay", &body);
         let problem = reply.json();
@@ -271,6 +297,17 @@ fn invalid_replay_requests_are_explained() {
         assert_eq!(found, (status, field), "{problem}");
         assert!(problem["detail"].as_str().unwrap().contains(part), "{problem}");
     }
+}
+
+#[test]
+fn a_key_is_a_list_or_text_as_on_the_command_line() {
+    let server = Server::start();
+    let by = |key: Value| {
+        let body = json!({"log": log(), "policy_text": "5/min burst 1", "key": key});
+        answer(&server, "replay", &body)
+    };
+    assert_eq!(by(json!("client_ip, path")), by(json!(["client_ip", "path"])));
+    assert_ne!(by(json!("path")), by(json!("client_ip")));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn without_capacity_a_request_is_refused_and_not_charged() {
             assert_eq!(refused.status, 429);
             assert!(["1", "2"].contains(&refused.header("retry-after").unwrap()));
             assert!(refused.header("cache-control").is_some_and(|it| it.starts_with("no-store")));
-            assert!(refused.body.contains("Whoa, Slow Down There!"), "{}", refused.body);
+            assert!(refused.body.contains("<title>Busy Right Now</title>"), "{}", refused.body);
         }
         assert_eq!((remaining(&proxy, "site"), remaining(&proxy, "vip")), (96, 100));
         assert_eq!((shed(&proxy), origin.requests()), (Some(2.0), 4));

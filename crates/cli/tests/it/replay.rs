@@ -316,3 +316,36 @@ fn more_flips_than_allowed_fail() {
     assert_eq!(code(&["--against", &old, "--policy", "api", "--policy", "1/s"]).0, Some(64));
     assert_eq!(code(&["--against", "/nowhere.yaml"]).0, Some(1));
 }
+
+#[test]
+fn a_log_that_is_not_sorted_is_noted_above_the_numbers() {
+    let folder = Folder::new();
+    let line = |minute| {
+        format!("192.0.2.7 - - [10/Oct/2026:13:{minute}:36 +0000] \"GET / HTTP/1.1\" 200 512\n")
+    };
+    let log = folder.write("log", [line(55), line(50)].concat());
+    let output = run(&["replay", &log, "--policy", "9/min burst 1"]);
+    let note = output.stdout.find("note: 1 lines are more than a minute older");
+    let table = output.stdout.find("policy").unwrap();
+    assert!(note.is_some_and(|note| note < table), "{}", output.stdout);
+    let sorted = folder.write("log", [line(50), line(55)].concat());
+    let output = run(&["replay", &sorted, "--policy", "9/min burst 1"]);
+    assert!(!output.stdout.contains("older"), "{}", output.stdout);
+}
+
+#[test]
+fn the_name_of_a_header_or_a_log_field_is_answered_with_the_key_part() {
+    let folder = Folder::new();
+    let log = folder.write("log", "");
+    for (typed, meant) in [
+        ("user_agent", "header:user-agent"),
+        ("User-Agent", "header:user-agent"),
+        ("x_api_key", "header:x-api-key"),
+        ("remote_addr", "client_ip"),
+        ("client_ipp", "client_ip"),
+    ] {
+        let output = run(&["replay", &log, "--policy", "9/min", "--key", typed]);
+        let expected = format!("did you mean `{meant}`?");
+        assert!(output.stderr.contains(&expected), "{typed}: {}", output.stderr);
+    }
+}

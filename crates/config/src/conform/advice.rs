@@ -33,6 +33,21 @@ pub(super) fn for_value(value: &Value, schema: &Schema, key: &str) -> Option<Str
     }
 }
 
+/// What was meant by a key that sounds right and is none, by its value.
+pub(super) fn for_key(name: &str, node: &Node, known: &[&str]) -> Option<String> {
+    if name != "limits" {
+        return None;
+    }
+    let meant = match &node.value {
+        Value::Map(_) if known.contains(&"policies") => "`policies`",
+        Value::List(_) | Value::Map(_) if known.contains(&"all") => {
+            "`all`, a list of limits that all have to admit"
+        }
+        _ => return None,
+    };
+    Some(format!("unknown key `{name}`, did you mean {meant}?"))
+}
+
 /// The line with the unit, the address or the period that a number lacks.
 fn with_unit(number: i128, key: &str, like: &str) -> Option<String> {
     let number = u64::try_from(number).ok()?;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use http::StatusCode;
 use http::uri::PathAndQuery;
 
+use tidegate_request::PathPattern;
+
 use super::target::Target;
 use crate::per_client::PerClient;
 use crate::text::{Balance, HostHeader, InFlightScope};
@@ -33,6 +35,7 @@ pub struct Settings {
     /// The status of a request that is refused by one of these bounds.
     pub shed_status: StatusCode,
     pub health: Option<HealthCheck>,
+    pub refusal: RefusalSettings,
     /// Whether upstreams get a `Forwarded` header as well.
     pub writes_forwarded: bool,
 }
@@ -56,6 +59,17 @@ pub struct Times {
     pub idle: Duration,
     /// For an idle connection.
     pub keep: Duration,
+}
+
+/// What refused clients get.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RefusalSettings {
+    /// The page for people, instead of the built-in one.
+    pub page: Option<PathBuf>,
+    /// The file extensions of assets in lower case, instead of the usual ones.
+    pub assets: Option<Vec<String>>,
+    /// The paths of an API.
+    pub api: Vec<PathPattern>,
 }
 
 /// Health checks of the upstreams.
@@ -82,6 +96,7 @@ impl Settings {
             host: HostHeader::Preserve,
             shed_status: StatusCode::TOO_MANY_REQUESTS,
             health: None,
+            refusal: RefusalSettings::default(),
             writes_forwarded: false,
         }
     }

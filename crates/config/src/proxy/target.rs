@@ -1,12 +1,15 @@
 //! The URL of an upstream: `http://127.0.0.1:3000`, `https://app.internal` or `unix:/run/app.sock`.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use http::Uri;
 use http::header::HeaderValue;
 use tidegate_core::text::printable;
+
+use crate::Address;
 
 const EXPECTED: &str =
     "expected one like http://127.0.0.1:3000, https://app.internal or unix:/run/app.sock";
@@ -59,6 +62,23 @@ impl Target {
     /// Where to connect to.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Whether a connection to it arrives at this listener, as far as its text tells: names are not looked up.
+    pub fn is_at(&self, listener: &Address) -> bool {
+        match (&self.endpoint, listener) {
+            (Endpoint::Unix(path), Address::Unix(own)) => path == own,
+            (Endpoint::Tcp { host, port, .. }, Address::Tcp(own)) if *port == own.port() => {
+                let own = own.ip().to_canonical();
+                let is_local = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+                match host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+                    Ok(ip) if ip.is_unspecified() => is_local(own),
+                    Ok(ip) => ip == own || (own.is_unspecified() && is_local(ip)),
+                    Err(_) => host.eq_ignore_ascii_case("localhost") && is_local(own),
+                }
+            }
+            _ => false,
+        }
     }
 
     /// Its own `Host`.
@@ -123,6 +143,30 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_own_address_is_recognised_however_it_is_written() {
+        for (target, listener, expected) in [
+            ("http://127.0.0.1:8000", "127.0.0.1:8000", true),
+            ("http://localhost:8000", "127.0.0.1:8000", true),
+            ("https://LOCALHOST:8000", "[::]:8000", true),
+            ("http://0.0.0.0:8000", "127.0.0.1:8000", true),
+            ("http://127.0.0.1:8000", "0.0.0.0:8000", true),
+            ("http://[::1]:8000", "[::]:8000", true),
+            ("http://192.0.2.1", "192.0.2.1:80", true),
+            ("unix:/run/a.sock", "unix:/run/a.sock", true),
+            ("http://127.0.0.1:3000", "127.0.0.1:8000", false),
+            ("http://127.0.0.2:8000", "127.0.0.1:8000", false),
+            ("http://192.0.2.1:8000", "127.0.0.1:8000", false),
+            ("http://localhost:8000", "192.0.2.1:8000", false),
+            ("http://app.internal:8000", "127.0.0.1:8000", false),
+            ("unix:/run/b.sock", "unix:/run/a.sock", false),
+            ("unix:/run/b.sock", "127.0.0.1:8000", false),
+        ] {
+            let (read, listener) = (target.parse::<Target>().unwrap(), listener.parse().unwrap());
+            assert_eq!(read.is_at(&listener), expected, "{target} at {listener}");
+        }
+    }
 
     #[test]
     fn targets_are_read_as_people_type_them() {

@@ -175,3 +175,58 @@ fn bounds_on_requests_at_the_upstreams_say_what_to_write() {
         assert!(warning.map_or(told.is_empty(), is_told), "{in_flight} {store}: {told:?}");
     }
 }
+
+#[test]
+fn one_mistake_hides_no_other() {
+    // A wrong key beside a wrong URL.
+    let told = problems("store: { url: 'redsi://x', deadlin: 5ms }\npolicies: { a: 5/min }");
+    let has = |told: &[String], part: &str| told.iter().any(|line| line.contains(part));
+    assert!(told.len() == 2 && has(&told, "`deadlin`") && has(&told, "store.url: "), "{told:?}");
+    // Without a URL that could be read, the rest of the store is not judged.
+    let told = problems("store: { url: [x], deadline: 5ms }\npolicies: { a: 5/min }");
+    assert!(told.len() == 1 && has(&told, "store.url: "), "{told:?}");
+    // A doubled key beside a variable that is not set, and beside a limit that is wrong.
+    let told = problems("store: ${NOPE}\npolicies:\n  a: 5/min\n  a: 6/min\n  b: 5/fortnight\n");
+    let expected = ["NOPE is not set", "f:4:3: `a` is given twice", "`fortnight`"];
+    assert!(told.len() == 3 && expected.iter().all(|part| has(&told, part)), "{told:?}");
+}
+
+#[test]
+fn warnings_are_told_beside_problems() {
+    let text = "policies: { a: 5/s burst 1, b: 5/fortnight }\nroutes:\n  - { policy: a }\n  \
+                - { match: { path: /x }, policy: a }\n";
+    let (parsed, warnings) = Config::examine(text, &lookup, STORES);
+    assert_eq!(parsed.map(drop).unwrap_err().len(), 1);
+    assert!(warnings.len() == 1 && warnings[0].message.contains("never reached"), "{warnings:?}");
+}
+
+#[test]
+fn limits_is_all_or_limit_or_policies_by_its_value() {
+    for (text, meant) in [
+        ("policies: { a: { limits: [{ name: x, limit: 5/s }] } }", "did you mean `all`, a list of"),
+        ("policies: { a: { limits: { limit: 5/s } } }", "did you mean `all`, a list of"),
+        ("policies: { a: { limits: 5/s } }", "did you mean `limit`?"),
+        ("limits: { a: 5/s }", "did you mean `policies`?"),
+    ] {
+        let told = problems(text);
+        assert!(told.iter().any(|line| line.contains(meant)), "{text}: {told:?}");
+    }
+}
+
+#[test]
+fn a_line_under_limit_gets_the_map_to_write() {
+    for (line, map) in [
+        ("sliding-window 5/min", "{ algorithm: sliding-window, limit: 5/min }"),
+        ("5/min burst 2", "{ limit: 5/min, burst: 2 }"),
+        ("leaky-bucket 5/s max-wait 5s", "{ algorithm: leaky-bucket, limit: 5/s, max_wait: 5s }"),
+        ("token-bucket 5/s capacity 9", "{ algorithm: token-bucket, capacity: 9, refill: 5/s }"),
+    ] {
+        let expected = format!(
+            "f:1:{}: policies.a.limit: `{line}` is more than a rate: write `{map}`",
+            "policies: { a: { limit: ".len() + 1
+        );
+        check(&format!("policies: {{ a: {{ limit: {line} }} }}"), &[&expected]);
+        // What is told to be written is right.
+        check(&format!("policies: {{ a: {map} }}"), &[]);
+    }
+}

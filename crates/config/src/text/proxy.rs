@@ -45,6 +45,8 @@ pub struct Proxy {
     /// The status of a request refused because of `max_requests`, `in_flight`, `per_client` or `max_waiting`: 429 or 503. Default: 429.
     #[cfg_attr(test, schemars(range(min = 429, max = 503)))]
     pub shed_status: Option<u16>,
+    /// What refused clients get. Default: the built-in page for people, and no body for assets and calls below `/api`.
+    pub refusal: Option<Refusal>,
     /// Health checks. Default: none; an upstream is skipped only while connections to it fail.
     pub health: Option<Health>,
 }
@@ -92,6 +94,20 @@ pub enum HostHeader {
     Preserve,
     /// The upstream's own.
     Upstream,
+}
+
+/// What refused clients get.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Refusal {
+    /// A file with the page for people: HTML of at most 64 KiB, in which `{{retry_after}}`, `{{policy}}` and
+    /// `{{request_id}}` are replaced. Default: the built-in page.
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/refused.html"))]
+    pub page: Option<String>,
+    /// The file extensions of assets, which get no body. Default: those of styles, scripts, images, fonts and media.
+    pub assets: Option<Vec<String>>,
+    /// The paths of an API, like `/rpc/*`, whose clients get `application/problem+json` whatever they accept. Default: none.
+    pub api: Option<Vec<String>>,
 }
 
 /// Health checks of the upstreams.

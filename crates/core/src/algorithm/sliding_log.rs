@@ -49,7 +49,7 @@ struct View<'a> {
 pub(crate) const GRAMMAR: Grammar<SlidingLog> = Grammar {
     description: Description {
         name: "sliding-log",
-        summary: "Keeps every instant: exact in any window.",
+        summary: "Keeps every instant: never more than the limit in any period.",
         fields: &[Field::Limit],
     },
     build: |spec, _| {

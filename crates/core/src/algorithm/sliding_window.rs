@@ -51,7 +51,7 @@ struct View<'a> {
 pub(crate) const GRAMMAR: Grammar<SlidingWindow> = Grammar {
     description: Description {
         name: "sliding-window",
-        summary: "Counters in slots that slide.",
+        summary: "Counters in slots that slide: an estimate, in the worst case almost twice the limit in a period.",
         fields: &[Field::Limit, Field::Buckets],
     },
     build: |spec, _| {

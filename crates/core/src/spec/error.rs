@@ -169,7 +169,11 @@ impl FieldError {
             Problem::Foreign(algorithm) => {
                 let fields: Vec<_> = algorithm.fields().iter().map(|field| name(*field)).collect();
                 let (algorithm, fields) = (algorithm.name(), fields.join(", "));
-                format!("does not belong to {algorithm}, which has {fields}")
+                let advice = match self.field {
+                    Some(Field::MaxWait) => ": only leaky-bucket delays, name that algorithm",
+                    _ => "",
+                };
+                format!("does not belong to {algorithm}, which has {fields}{advice}")
             }
             Problem::Both(other) => {
                 format!("and `{}` are both given: give one of them", name(*other))
@@ -181,9 +185,34 @@ impl FieldError {
         }
     }
 
+    /// The same about a limit that was written as this line, with the whole line where a part of it is missing.
+    ///
+    /// ```
+    /// use tidegate_core::LimitSpec;
+    ///
+    /// let line = "leaky-bucket 2/s";
+    /// let error = LimitSpec::from_line(line)?.build(&|_| Err("no zones".to_owned())).unwrap_err();
+    /// let problem = error.problem_in_line(line);
+    /// assert_eq!(problem, "`max-wait` is missing: write `leaky-bucket 2/s max-wait 5s`");
+    /// # Ok::<(), tidegate_core::FieldError>(())
+    /// ```
+    pub fn problem_in_line(&self, line: &str) -> String {
+        match (&self.problem, self.field) {
+            (Problem::Missing { .. }, Some(Field::MaxWait)) => {
+                let line = crate::text::printable(line.trim());
+                format!("`max-wait` is missing: write `{line} max-wait 5s`")
+            }
+            (Problem::Missing { .. }, Some(Field::Refill)) => {
+                "the rate of its refill is missing: write `token-bucket 10/s capacity 100`"
+                    .to_owned()
+            }
+            _ => self.problem_with(Field::option),
+        }
+    }
+
     /// The error of a limit that was written as one line.
     pub(crate) fn in_line(self, line: &str) -> LimitError {
-        let problem = self.problem_with(Field::option);
+        let problem = self.problem_in_line(line);
         let option = self.field.map_or("", Field::option);
         match self.problem {
             Problem::Invalid(error) => error,

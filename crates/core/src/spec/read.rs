@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::FieldError;
+use super::{Field, FieldError, LimitSpec};
 use crate::calendar::Every;
 use crate::text::{self, printable};
 
@@ -78,6 +78,9 @@ fn rate_period(length: Duration) -> String {
 /// ```
 pub fn rate(text: &str) -> Result<(u64, Period), FieldError> {
     let text = text.trim();
+    if let Some(error) = whole_line(text) {
+        return Err(error);
+    }
     let Some((number, time)) = text.split_once('/') else { return Err(no_time_unit(text)) };
     let (number, time) = (number.trim(), time.trim());
     if time.contains(char::is_whitespace) {
@@ -104,6 +107,15 @@ pub(super) fn no_time_unit(text: &str) -> FieldError {
         return FieldError::expected(text, "a rate like 100/min");
     }
     FieldError::text(format!("`{}` has no time unit: write {number}/min", printable(text)))
+}
+
+/// The error about a limit of one line where its rate belongs: the fields that it has.
+fn whole_line(text: &str) -> Option<FieldError> {
+    let spec = text.contains(char::is_whitespace).then(|| LimitSpec::from_line(text).ok())??;
+    let field = |(field, value): &(Field, String)| format!("{}: {value}", field.name());
+    let fields = spec.fields().iter().map(field).collect::<Vec<_>>().join(", ");
+    let text = printable(text);
+    Some(FieldError::text(format!("`{text}` is more than a rate: write `{{ {fields} }}`")))
 }
 
 fn several_words(text: &str) -> FieldError {
@@ -152,8 +164,20 @@ fn no_fixed_length(unit: &str, advice: &str) -> FieldError {
 }
 
 fn unknown_unit(unit: &str) -> FieldError {
+    let meant = match unit.to_lowercase().as_str() {
+        "msec" | "msecs" | "millis" | "milliseconds" => Some("ms"),
+        "secs" | "seconds" => Some("s"),
+        "mins" | "minutes" => Some("min"),
+        "hr" | "hrs" | "hours" => Some("h"),
+        "days" => Some("day"),
+        "weeks" | "w" => Some("week"),
+        _ => None,
+    };
     let unit = printable(unit);
-    FieldError::text(format!("unit `{unit}` is unknown: expected us, ms, s, min, h, day or week"))
+    FieldError::text(match meant {
+        Some(meant) => format!("unit `{unit}` is unknown: write {meant}"),
+        None => format!("unit `{unit}` is unknown: expected us, ms, s, min, h, day or week"),
+    })
 }
 
 /// Reads a duration as [`parse_duration`] does, with an error that says which part of it is wrong.
@@ -166,6 +190,9 @@ fn unknown_unit(unit: &str) -> FieldError {
 /// ```
 pub fn duration(text: &str) -> Result<Duration, FieldError> {
     let expected = || FieldError::expected(text, "a duration like 5s or 250ms");
+    if !text.is_empty() && is_digits(text) && text.len() <= 20 {
+        return Err(FieldError::text(format!("`{text}` has no unit: write {text}s or {text}ms")));
+    }
     if !text.starts_with(|first: char| first.is_ascii_digit()) {
         return Err(expected());
     }

@@ -99,7 +99,26 @@ fn bad_texts_say_what_is_wrong() {
         ("5/300000000h", "period 1080000000000000000µs is above 2^53µs"),
         ("5/min burst 0", "burst is 0: give at least 1"),
         ("5/min burst x", "burst `x`: expected a whole number"),
-        ("5/min burst", "`burst` does not belong here or lacks its value"),
+        ("5/min burst", "`burst` lacks its value: write `burst 20`"),
+        ("5/min 7", "unknown option `7`"),
+        ("gcra burst 5", "`limit` is missing: expected one like 100/min"),
+        ("5/mins", "unit `mins` is unknown: write min"),
+        ("5/Hours", "unit `Hours` is unknown: write h"),
+        (
+            "5/min max-wait 5s",
+            "`max-wait` does not belong to gcra, which has limit, burst: only leaky-bucket delays",
+        ),
+        (
+            "token-bucket",
+            "the rate of its refill is missing: write `token-bucket 10/s capacity 100`",
+        ),
+        ("token-bucket capacity 9", "the rate of its refill is missing: write `token-bucket 10/s"),
+        ("token-bucket 9 refill 5/s", "begins with the rate: write `token-bucket 5/s capacity 9`"),
+        ("token-bucket 7/min refill 5/s", "write `token-bucket 5/s capacity 7`"),
+        ("token-bucket refill 5/s capacity 9", "write `token-bucket 5/s capacity 9`"),
+        ("token-bucket capacity 9 refill 5/s", "write `token-bucket 5/s capacity 9`"),
+        ("token-bucket 9 refill", "write `token-bucket 10/s capacity 9`"),
+        ("token-bucket x refill y capacity z", "write `token-bucket 10/s capacity 100`"),
         ("5/min burst 1 burst 2", "`burst` is given twice: give it once"),
         (
             "5/min brust 3",
@@ -128,7 +147,7 @@ fn bad_texts_say_what_is_wrong() {
         ("concurrency 0", "limit is 0: give at least 1"),
         ("concurrency 1000001", "concurrency keeps every holder: limit 1000001"),
         ("concurrency 5 lease 0s", "lease is 0: a permit must live at least 1µs"),
-        ("concurrency 5 lease 10", "lease `10`: expected a duration like 5s or 250ms"),
+        ("concurrency 5 lease 10", "`10` has no unit: write 10s or 10ms"),
         ("concurrency 5 lease 2000000h", "lease 7200000000000000µs is above 2^52µs"),
         ("leaky-bucket 5/min", "leaky-bucket delays instead of refusing"),
         ("wibble 5/min", "unknown algorithm `wibble`: expected one of gcra"),
@@ -147,7 +166,9 @@ fn bad_texts_say_what_is_wrong() {
 fn bad_shapers_say_what_is_wrong() {
     for (text, expected) in [
         ("gcra 5/min max-wait 5s", "`gcra` is not leaky-bucket"),
-        ("5/min", "`max-wait` is missing: the longest delay, like 5s"),
+        ("5/min", "`max-wait` is missing: write `5/min max-wait 5s`"),
+        ("5/min max-wait", "`max-wait` lacks its value: write `max-wait 5s`"),
+        ("5/min max-wait 7", "`7` has no unit: write 7s or 7ms"),
         (
             "5/min max-wait 5s capacity 3",
             "`capacity` and `max-wait` are both given: give one of them",
@@ -206,7 +227,7 @@ fn a_limit_with_other_numbers_counts_as_it_did() {
         ("quota 5/day rolling buckets 4", "7", Ok("quota 7/day rolling buckets 4")),
         ("quota 5/day", "quota 7/week", Ok("quota 7/week")),
         ("quota 5/day", "7/day", Err("expected a whole number")),
-        ("quota 5/day", "7 8", Err("`8` does not belong here")),
+        ("quota 5/day", "7 8", Err("unknown option `8`")),
         ("quota 5/day", "0", Err("0")),
         ("5/h", "7", Err("`7` has no time unit: write 7/min")),
         ("fixed-window 5/h", "7/min burst 2", Err("`burst` does not belong to fixed-window")),
@@ -363,7 +384,7 @@ fn bad_rates_and_numbers_say_what_is_wrong() {
     check(
         &[("limit", "5/s burst 7")],
         "limit",
-        "`5/s burst 7`: expected a rate like 100/min; other options have keys of their own",
+        "`5/s burst 7` is more than a rate: write `{ limit: 5/s, burst: 7 }`",
     );
     check(
         &[("limit", "5/fortnight")],
@@ -426,7 +447,7 @@ fn bad_options_say_what_is_wrong() {
     check(
         &[leaky, ("limit", "5/s"), ("max_wait", "5")],
         "max_wait",
-        "`5`: expected a duration like 5s or 250ms",
+        "`5` has no unit: write 5s or 5ms",
     );
     check(
         &[leaky, ("limit", "5/s"), ("max_wait", "5s"), ("capacity", "3")],

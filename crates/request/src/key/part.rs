@@ -31,6 +31,23 @@ pub(crate) enum Part {
     Fingerprint,
 }
 
+/// The part that people mean by the name of a header or a field of a log.
+fn meant(word: &str) -> Option<String> {
+    let name = word.to_ascii_lowercase().replace('_', "-");
+    match name.as_str() {
+        "ip" | "client" | "remote-addr" | "remote-ip" | "x-forwarded-for" | "x-real-ip" => {
+            Some("client_ip".to_owned())
+        }
+        "user-agent" | "authorization" | "referer" | "accept-language" => {
+            Some(format!("header:{name}"))
+        }
+        _ if name.starts_with("x-") && name.parse::<HeaderName>().is_ok() => {
+            Some(format!("header:{name}"))
+        }
+        _ => None,
+    }
+}
+
 impl Part {
     const NAMES: [&str; 11] = [
         "client_ip",
@@ -70,6 +87,9 @@ impl Part {
             ("global", None) => Self::Global,
             ("fingerprint", None) => Self::Fingerprint,
             _ => {
+                if let Some(meant) = meant(word) {
+                    return Err(unknown(&format!(", did you mean `{meant}`?")));
+                }
                 let head = word.split_inclusive(':').next().unwrap_or_default();
                 let known = Self::NAMES.iter().map(|name| name.trim_end_matches("NAME"));
                 return Err(match closest(head, known) {
@@ -91,6 +111,12 @@ impl Part {
     /// Whether clients cannot choose its value.
     pub(crate) const fn is_ours(&self) -> bool {
         matches!(self, Self::ClientIp | Self::Global | Self::Fingerprint | Self::Route)
+    }
+
+    /// Whether its value tells one client from others.
+    pub(super) const fn is_of_client(&self) -> bool {
+        use Part::{ClientIp, Cookie, Fingerprint, Header, Query};
+        matches!(self, ClientIp | Header(_) | Cookie(_) | Query(_) | Fingerprint)
     }
 
     pub(crate) const fn reads_headers(&self) -> bool {

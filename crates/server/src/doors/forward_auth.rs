@@ -10,9 +10,10 @@ use http::{HeaderMap, Response, StatusCode, Version};
 use hyper::body::Bytes;
 use tidegate::Op;
 
-use super::shared::{Problem, refusal};
+use super::shared::Problem;
+use super::shared::refusal::{self, Cause, Why};
 use crate::metrics::Door;
-use crate::service::{AppState, InForce, Question, SeenRequest, Unanswered, headers};
+use crate::service::{AppState, InForce, Question, RefusalRules, SeenRequest, Unanswered, headers};
 use tidegate_request::{ClientRequest, Peer, TargetHeader};
 
 /// The status of a refusal, also if the proxy requests another one.
@@ -69,7 +70,9 @@ async fn decide(
     response_headers.insert(STATUS, HeaderValue::from(status.as_u16()));
     // The proxy may request another status than the policy's.
     let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
-    Ok(refusal::response(&seen, Problem::limited(denied, &answer), response_headers))
+    let cause = Cause::of(&question, Some(found.by), answer.binding);
+    let why = Why { rules: &RefusalRules::default(), cause, policy: answer.policy };
+    Ok(refusal::response(&seen, Problem::limited(denied, &answer), why, response_headers))
 }
 
 /// The status for refusals. Some proxies append the client's query string, so only refusal statuses are accepted.

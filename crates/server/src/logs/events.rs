@@ -1,5 +1,5 @@
 //! Log lines that clients cause: refusals, checks that the store failed to decide, wrong secrets, clients at their
-//! bound, fast URLs at their limit.
+//! bound, fast URLs at their limit, requests that come back.
 //!
 //! An attack causes millions of them and must not fill the log: ten lines a second of each kind are written, the others
 //! are counted, and the next line has the count. Keys and clients are logged as a [label](KeyLabels): a hash, unless the
@@ -27,6 +27,7 @@ pub(crate) struct Events {
     wrong_secrets: LineLimiter,
     per_client: LineLimiter,
     fast_urls: LineLimiter,
+    loops: LineLimiter,
 }
 
 /// What a line says about a check.
@@ -70,6 +71,7 @@ impl Events {
             wrong_secrets: LineLimiter::new(RATE),
             per_client: LineLimiter::new(RATE),
             fast_urls: LineLimiter::new(HINT_RATE),
+            loops: LineLimiter::new(HINT_RATE),
         }
     }
 
@@ -108,6 +110,19 @@ impl Events {
                 lines_dropped,
                 "a URL with fast responses has reached its limit, which all clients together share: raise it with \
                  --adaptive-max RATE or --adaptive-max none, or in a file with the policy's `limit`"
+            );
+        }
+    }
+
+    /// Logs that a request came back to the proxy that had passed it on.
+    #[cold]
+    pub(crate) fn came_back(&self, upstreams: &str) {
+        if let Some(lines_dropped) = self.loops.permit() {
+            tracing::error!(
+                upstreams,
+                lines_dropped,
+                "a request came back to the proxy that had passed it on: an upstream leads to the proxy itself, and \
+                 such requests get a 508. Give the site's own address as upstream"
             );
         }
     }
@@ -156,13 +171,14 @@ impl Events {
     }
 
     /// All lines dropped so far, by kind.
-    pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 5] {
+    pub(crate) fn dropped_lines(&self) -> [(&'static str, u64); 6] {
         [
             ("refused", &self.refusals),
             ("without-store", &self.without_store),
             ("wrong-secret", &self.wrong_secrets),
             ("per-client", &self.per_client),
             ("fast-url", &self.fast_urls),
+            ("loop", &self.loops),
         ]
         .map(|(event, limiter)| (event, limiter.dropped_total.load(Relaxed)))
     }

@@ -144,7 +144,7 @@ families! {
     RELOAD_REFUSED: Gauge "tidegate_config_refused" []
         "1 while the configuration file was refused and an older configuration is in force, otherwise 0.";
     LOG_LINES_DROPPED: Counter "tidegate_log_lines_dropped_total" ["event"]
-        "Log lines dropped by the rate limit of their kind: refused, without-store (decided without the store), wrong-secret, per-client or fast-url (refused although its responses are fast).";
+        "Log lines dropped by the rate limit of their kind: refused, without-store (decided without the store), wrong-secret, per-client, fast-url (refused although its responses are fast) or loop (a request that came back to the proxy).";
     BUILD: Gauge "tidegate_build_info" ["version"]
         "Always 1; the label is the running version.";
     CPU: Counter "process_cpu_seconds_total" []

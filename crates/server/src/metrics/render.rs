@@ -31,7 +31,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) in_flight: Option<InFlightFigures>,
     pub(crate) leases: LeaseStats,
     /// Log lines that were not written, by event.
-    pub(crate) dropped_log_lines: [(&'static str, u64); 5],
+    pub(crate) dropped_log_lines: [(&'static str, u64); 6],
 }
 
 /// Calls a function with the current figures.

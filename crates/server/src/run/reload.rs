@@ -25,6 +25,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Source {
     /// The files and folders that are watched for changes; empty for the demo.
     pub files: Vec<PathBuf>,
+    /// Where the configuration comes from, in words.
+    pub origin: String,
+    /// What is in force, in lines for the log at the start.
+    pub notes: Vec<String>,
     /// Reads the files and applies the command line on top; fails with a list of all problems.
     pub read: Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>,
 }

@@ -10,8 +10,8 @@ use super::in_force::{InForce, Slot};
 use super::removed::RemovedPolicies;
 use crate::adaptive::{AdaptiveLimits, Prepared};
 use crate::metrics::Counters;
-use crate::service::Settings;
 use crate::service::headers::Labels;
+use crate::service::{RefusalRules, Settings};
 use crate::stats::TargetStats;
 use crate::upstreams::Upstreams;
 use crate::upstreams::in_flight::InFlightBound;
@@ -67,6 +67,10 @@ impl Draft {
             // The door stays open until a restart, and still needs its upstreams.
             None => proxy_before.cloned(),
         };
+        let refusals = match &config.proxy {
+            Some(settings) => RefusalRules::from_settings(&settings.refusal)?.into(),
+            None => before.map(|before| before.refusals.clone()).unwrap_or_default(),
+        };
         let prepared = adaptive.prepare(&config.plans)?;
         let mut written = config.policies.clone();
         written.extend(envoy_policies.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
@@ -114,6 +118,7 @@ impl Draft {
             http,
             rules,
             rls,
+            refusals,
             proxy,
             in_flight,
             adaptive,

@@ -12,7 +12,7 @@ use crate::adaptive::{AdaptiveLimits, SheddingLimit};
 use crate::metrics::{Counters, UpstreamView};
 use crate::service::headers::Labels;
 use crate::service::removed::RemovedPolicies;
-use crate::service::{Settings, Unanswered};
+use crate::service::{RefusalRules, Settings, Unanswered};
 use crate::upstreams::Upstreams;
 use crate::upstreams::in_flight::InFlightBound;
 use tidegate_config::{DoorRules, Rls};
@@ -28,6 +28,8 @@ pub(crate) struct InForce {
     pub(crate) rules: DoorRules,
     /// Envoy's descriptors.
     pub(crate) rls: Arc<Rls>,
+    /// What refused clients of the proxy get.
+    pub(crate) refusals: Arc<RefusalRules>,
     pub(crate) proxy: Option<Arc<Upstreams>>,
     /// The bound on requests at the upstreams.
     pub(crate) in_flight: Option<Arc<InFlightBound>>,

@@ -17,8 +17,23 @@ use tidegate_config::proxy::{HealthCheck, Times};
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Maintains the upstreams in force. Never returns.
+/// Maintains the upstreams in force, after a look at those of the start. Never returns.
 pub(crate) async fn keep(proxy: impl Fn() -> Option<Arc<Upstreams>> + Send) {
+    tokio::join!(warn_of_unreachable(proxy()), keep_up(proxy));
+}
+
+/// Says at the start which upstreams cannot be reached: a wrong address, or a site that is not up yet.
+async fn warn_of_unreachable(proxy: Option<Arc<Upstreams>>) {
+    let mut looks = JoinSet::new();
+    for (upstream, times) in proxy.iter().flat_map(|proxy| {
+        proxy.upstreams().iter().map(|upstream| (upstream.clone(), proxy.settings.times))
+    }) {
+        looks.spawn(async move { upstream.warn_if_unreachable(times).await });
+    }
+    while looks.join_next().await.is_some() {}
+}
+
+async fn keep_up(proxy: impl Fn() -> Option<Arc<Upstreams>> + Send) {
     let mut interval = tokio::time::interval(EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The next health check by name.

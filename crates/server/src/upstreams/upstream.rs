@@ -166,6 +166,17 @@ impl Upstream {
         }
     }
 
+    /// Warns if it cannot be reached. This does not count for its health: no request was sent.
+    pub(crate) async fn warn_if_unreachable(&self, times: Times) {
+        let connecting = connect(&self.target, self.tls.as_ref());
+        let connected = tokio::time::timeout(times.connect, connecting).await;
+        let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        if let Err(error) = connected {
+            let upstream = &*self.name;
+            tracing::warn!(upstream, %error, "upstream does not answer yet: its requests get a 502 until it does");
+        }
+    }
+
     fn missed(&self, error: &io::Error) {
         let upstream = &*self.name;
         if self.health.missed(SystemClock.steady_us()) {

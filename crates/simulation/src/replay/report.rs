@@ -19,6 +19,8 @@ pub struct ReplayReport {
     pub policies: Vec<PolicyReport>,
     /// How fast clients were.
     pub rates: RateReport,
+    /// Lines more than a minute older than one before them. If there are any, the first note is about them.
+    pub out_of_order: u64,
     /// The decisions of all policies together, over time.
     pub timeline: TimelineSteps,
     pub notes: Vec<String>,
@@ -58,6 +60,7 @@ impl ReplayReport {
             unreadable: counts.unreadable,
             policies: counts.policies.iter().map(row).collect(),
             rates: counts.rates.report(),
+            out_of_order: counts.stepped_back,
             timeline: counts.timeline.steps(),
             notes: notes(&counts),
             first_unreadable: counts.shown,
@@ -72,18 +75,19 @@ impl ReplayReport {
 
 pub(super) fn notes(counts: &ReplayCounts) -> Vec<String> {
     let mut notes = Vec::new();
+    if counts.stepped_back > 0 {
+        notes.push(format!(
+            "{} lines are more than a minute older than one before them, and counted at its time: sort the log, or these \
+             numbers are wrong",
+            counts.stepped_back
+        ));
+    }
     if counts.span.is_some() && !counts.has_fraction {
         notes.push(
             "the log has whole seconds: requests of one second count as simultaneous, so that limits with a \
              small burst deny more here than they would have"
                 .to_owned(),
         );
-    }
-    if counts.stepped_back > 0 {
-        notes.push(format!(
-            "{} lines are more than a minute older than one before them: sort the log",
-            counts.stepped_back
-        ));
     }
     if counts.lacks_headers > 0 {
         notes.push(format!(

@@ -72,15 +72,24 @@ pub(super) fn estimate(input: &CostInput, prices: &Prices) -> Result<CostReport,
     let recommended = prices.smallest_for(needed_rps);
     let mut notes = Vec::new();
     if let (None, Some(largest)) = (recommended, prices.largest()) {
-        let (name, rps) = (&largest.name, largest.rps);
-        notes.push(format!("nothing fits: the largest is {name}, and holds {rps} requests/s"));
+        let Instance { name, rps, .. } = largest;
+        notes.push(format!(
+            "nothing fits: {name}, the largest of the list, holds {rps} requests/s, and {needed_rps} are needed. Give larger \
+             ones with --pricing"
+        ));
+    } else if input.current.is_none() && current.rps < input.peak_rps {
+        let (name, peak) = (&current.name, input.peak_rps);
+        notes.push(format!(
+            "nothing of the list holds {peak} requests/s: {name}, the largest, stands for what is paid for now. Name that \
+             with --current"
+        ));
     }
     let database = recommended.map_or(0, |next| current.monthly.0 - next.monthly.0);
     let saved = Saved { database: Cents(database), ..input.saved };
     let monthly = saved.sum();
     let limiter = input.limiter.unwrap_or(Cents(current.monthly.yearly().0 / 10));
     if monthly <= Cents(0) {
-        notes.push("no savings: what is there fits, or is too small already".to_owned());
+        notes.extend(recommended.map(|next| no_savings(current, next)));
     } else if limiter == Cents(0) {
         notes.push("no ROI: the limiter costs nothing".to_owned());
     }
@@ -99,6 +108,17 @@ pub(super) fn estimate(input: &CostInput, prices: &Prices) -> Result<CostReport,
         roi: pays.then(|| monthly.yearly().dollars() / limiter.dollars()),
         notes,
     })
+}
+
+fn no_savings(current: &Instance, next: &Instance) -> String {
+    let name = &current.name;
+    if next.rps > current.rps {
+        format!("no savings: {name} is too small for what is needed, {} is not", next.name)
+    } else if next.name == *name {
+        format!("no savings: {name} is the smallest that holds what is needed")
+    } else {
+        "no savings: the rest costs more than the database saves".to_owned()
+    }
 }
 
 /// `peak × (1 − bots) × (1 − efficiency)`, rounded up.
@@ -165,10 +185,22 @@ mod tests {
         let too_many = ask(&input(1_000_000));
         assert_eq!((too_many.recommended, too_many.roi), (None, None));
         assert!(too_many.notes[0].starts_with("nothing fits"), "{:?}", too_many.notes);
+        // It does not say as well that what is there fits.
+        assert_eq!(too_many.notes.len(), 1, "{:?}", too_many.notes);
+        // The whole peak fits nowhere, what is needed does.
+        let largest = ask(&input(100_000));
+        assert_eq!(largest.recommended.unwrap().name, "db.r6g.16xlarge");
+        assert!(
+            largest.notes[0].contains("stands for what is paid for now"),
+            "{:?}",
+            largest.notes
+        );
+        assert!(largest.notes[1].contains("is the smallest that holds"), "{:?}", largest.notes);
         let fits = ask(&CostInput { current: Some("db.r6g.8xlarge".to_owned()), ..input(50_000) });
         assert_eq!((fits.monthly_savings, fits.roi), (Cents(0), None));
         let grows = ask(&CostInput { current: Some("db.r6g.4xlarge".to_owned()), ..input(50_000) });
         assert_eq!((grows.monthly_savings, grows.roi), (Cents(-288_000), None));
+        assert!(grows.notes[0].contains("db.r6g.4xlarge is too small"), "{:?}", grows.notes);
         let free = ask(&CostInput { limiter: Some(Cents(0)), ..input(50_000) });
         assert_eq!((free.roi, free.notes.len()), (None, 1));
         let nothing = ask(&CostInput { bots: Part(10_000), ..input(50_000) });

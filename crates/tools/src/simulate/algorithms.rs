@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::options::{OutputArgs, format_ms, read_ms, read_multiple};
+use super::options::{OutputArgs, format_ms, read_ms, read_multiple, read_units};
 use super::svg::{Chart, Line, Plot, Shape};
 use crate::Failure;
 use crate::output::Table;
@@ -33,7 +33,7 @@ Exit codes: 0 ok, 1 error, 64 usage.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct AlgorithmsArgs {
     /// Units per window, up to 10000
-    #[arg(long, value_name = "N", default_value_t = Algorithms::default().limit)]
+    #[arg(long, value_name = "N", default_value_t = Algorithms::default().limit, value_parser = read_units)]
     limit: u64,
     /// The length of a window, from 1ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = read_ms)]

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_core::parse_duration;
+use tidegate_core::text::duration;
+use tidegate_core::{parse_duration, read_rate};
 
 use super::svg::Chart;
-use crate::output::{decimal, print_report};
+use crate::output::{decimal, print_report, whole_number};
 use crate::{Failure, OK};
 use tidegate_simulation::{Expected, Experiment, InputError, float};
 
@@ -56,6 +57,24 @@ pub(super) fn read_ms(text: &str) -> Result<u64, String> {
     let span = parse_duration(text).filter(|span| span.subsec_micros().is_multiple_of(1000));
     let ms = span.and_then(|span| u64::try_from(span.as_millis()).ok());
     ms.ok_or_else(|| "expected a duration in whole milliseconds like 250ms or 60s".to_owned())
+}
+
+/// The units of a window, whose length is an option of its own.
+pub(super) fn read_units(text: &str) -> Result<u64, String> {
+    if let Ok(units) = text.parse() {
+        return Ok(units);
+    }
+    let rate =
+        read_rate(text).ok().and_then(|(units, period)| Some((units, period.length().ok()?)));
+    Err(match rate {
+        Some((units, window)) => {
+            let window = duration(window);
+            format!(
+                "expected units, and their window apart: write --limit {units} --window {window}"
+            )
+        }
+        None => whole_number(text),
+    })
 }
 
 /// A percentage, in thousandths.
@@ -106,5 +125,8 @@ mod tests {
         }
         assert_eq!([read_ms("1s"), read_ms("250ms")], [Ok(1000), Ok(250)]);
         assert!(read_ms("1500us").is_err() && read_ms("7").is_err());
+        assert_eq!(read_units("100"), Ok(100));
+        assert!(read_units("100/min").unwrap_err().ends_with("write --limit 100 --window 1min"));
+        assert!(read_units("1,000").unwrap_err().ends_with("write 1000"));
     }
 }

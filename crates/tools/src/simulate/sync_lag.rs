@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::options::{OutputArgs, format_ms, read_ms};
+use super::options::{OutputArgs, format_ms, read_ms, read_units};
 use super::svg::{Chart, Line, Plot, Shape};
 use crate::Failure;
 use crate::output::Table;
@@ -35,7 +35,7 @@ pub(super) struct SyncLagArgs {
     #[arg(long, value_name = "N", default_value_t = SyncLag::default().nodes)]
     nodes: u64,
     /// Units per window, for all nodes together, up to 10000; times the nodes up to 30000
-    #[arg(long, value_name = "N", default_value_t = SyncLag::default().limit)]
+    #[arg(long, value_name = "N", default_value_t = SyncLag::default().limit, value_parser = read_units)]
     limit: u64,
     /// The length of a window, from 1ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = read_ms)]

@@ -1,5 +1,8 @@
 //! Request heads: finds the host, and builds the head that the upstream gets.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
     VIA,
@@ -15,6 +18,17 @@ use crate::upstreams::forwarded::{self, Hop};
 use crate::upstreams::hops;
 use crate::upstreams::upload::Upload;
 use tidegate_request::{Authority, Path};
+
+/// Tells this process from other proxies of the same name, so that a request that comes back is noticed.
+static OWN_MARK: LazyLock<String> =
+    LazyLock::new(|| format!("tidegate ({:016x})", RandomState::new().hash_one(VIA.as_str())));
+
+/// The `Via` of requests to upstreams, by [`protocol`].
+static OWN_VIA: LazyLock<[Option<HeaderValue>; 4]> = LazyLock::new(|| {
+    PROTOCOLS.map(|protocol| HeaderValue::try_from(format!("{protocol} {}", *OWN_MARK)).ok())
+});
+
+const PROTOCOLS: [&str; 4] = ["1.0", "1.1", "2.0", "3.0"];
 
 /// Hop-by-hop requests of the client, read before their headers are removed.
 #[derive(Debug)]
@@ -62,7 +76,7 @@ pub(super) fn outbound(
     let headers = &mut parts.headers;
     forwarded::write(headers, hop);
     join_cookies(headers);
-    headers.append(VIA, via(parts.version));
+    headers.append(VIA, via_to_upstream(parts.version));
     headers.insert(HOST, host);
     if hop_headers.trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -124,14 +138,31 @@ fn target(sent: &Uri, path: &Path) -> Uri {
     target.map(Uri::from).unwrap_or_default()
 }
 
-/// The `Via` header for a message of this version.
+/// The `Via` header for a response of this version.
 pub(super) fn via(version: Version) -> HeaderValue {
-    HeaderValue::from_static(match version {
-        Version::HTTP_09 | Version::HTTP_10 => "1.0 tidegate",
-        Version::HTTP_2 => "2.0 tidegate",
-        Version::HTTP_3 => "3.0 tidegate",
-        _ => "1.1 tidegate",
-    })
+    let all = ["1.0 tidegate", "1.1 tidegate", "2.0 tidegate", "3.0 tidegate"];
+    HeaderValue::from_static(all[protocol(version)])
+}
+
+/// The same for a request, with the mark of this process.
+fn via_to_upstream(version: Version) -> HeaderValue {
+    OWN_VIA[protocol(version)].clone().unwrap_or_else(|| via(version))
+}
+
+/// Whether this process has passed the request on before.
+pub(super) fn came_back(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(VIA).iter().filter_map(|line| line.to_str().ok());
+    lines.any(|line| line.contains(&**OWN_MARK))
+}
+
+/// The index of a version in [`PROTOCOLS`].
+const fn protocol(version: Version) -> usize {
+    match version {
+        Version::HTTP_09 | Version::HTTP_10 => 0,
+        Version::HTTP_2 => 2,
+        Version::HTTP_3 => 3,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +203,20 @@ mod tests {
             let expected = expected.map(|host| host.map(str::to_owned));
             assert_eq!(found, expected, "{uri} {hosts:?} {version:?}");
         }
+    }
+
+    #[test]
+    fn only_the_own_mark_shows_that_a_request_came_back() {
+        let passed = |via: HeaderValue| {
+            let mut headers = HeaderMap::new();
+            headers.append(VIA, HeaderValue::from_static("1.1 cdn"));
+            headers.append(VIA, via);
+            came_back(&headers)
+        };
+        assert!(passed(via_to_upstream(Version::HTTP_2)));
+        assert!(!passed(via(Version::HTTP_11)));
+        assert!(!passed(HeaderValue::from_static("1.1 tidegate (0123456789abcdef)")));
+        assert!(!came_back(&HeaderMap::new()));
     }
 
     #[test]

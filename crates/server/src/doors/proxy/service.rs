@@ -1,6 +1,7 @@
 //! Handles one request: admission, choice of the upstream, forwarding, response.
 
 mod admission;
+mod charge;
 
 use std::sync::Arc;
 
@@ -74,29 +75,55 @@ pub(super) async fn answer(
         Ok(host) => host,
         Err(problem) => return problem.into(),
     };
+    if head::came_back(&parts.headers) {
+        let upstreams: Vec<&str> = proxy.upstreams().iter().map(|it| &*it.name).collect();
+        app.service().came_back(&upstreams.join(", "));
+        let detail = "the request came back to this proxy: its upstream leads to the proxy itself";
+        return Problem::gateway(StatusCode::LOOP_DETECTED, detail).into();
+    }
     let Some(slot) = proxy.enter() else {
         app.metrics().shed(Shed::Requests);
         return admission::shed(&in_force, &proxy, caller.client.peer, &parts)
             .map(ResponseBody::local)
             .into();
     };
-    let admitted = match admit(app, &in_force, &proxy, &caller.client, &parts).await {
+    let mut admitted = match admit(app, &in_force, &proxy, &caller.client, &parts).await {
         Ok(admitted) => admitted,
         Err(refused) => return (*refused).map(ResponseBody::local).into(),
     };
     // Forwarding may take long and must not keep an old configuration alive.
     drop(in_force);
     let exchange = Exchange { proxy, caller, hop_headers, host, slot };
-    let format = admitted.format;
-    exchange.forward(parts, body, admitted, client).await.unwrap_or_else(|problem| {
-        let is_shed = problem.status() == StatusCode::TOO_MANY_REQUESTS;
-        let mut response = refusal::unreachable(format, problem);
-        if is_shed {
-            app.metrics().shed(Shed::Places);
-            write_retry_after(response.headers_mut(), Some(SHED_RETRY_AFTER));
+    let (format, charge) = (admitted.format, admitted.charge.take());
+    match exchange.forward(parts, body, admitted, client).await {
+        Ok(answered) => answered,
+        Err(Unanswered { problem, is_unreached }) => {
+            let is_shed = problem.status() == StatusCode::TOO_MANY_REQUESTS;
+            if let Some(charge) = charge.filter(|_| is_unreached || is_shed) {
+                charge.refund(app).await;
+            }
+            let mut response = refusal::unreachable(format, problem);
+            if is_shed {
+                app.metrics().shed(Shed::Places);
+                write_retry_after(response.headers_mut(), Some(SHED_RETRY_AFTER));
+            }
+            response.map(ResponseBody::local).into()
         }
-        response.map(ResponseBody::local).into()
-    })
+    }
+}
+
+/// A request that got no response from an upstream.
+struct Unanswered {
+    problem: Problem,
+    /// Whether no upstream was connected to, so that none has done anything for it.
+    is_unreached: bool,
+}
+
+impl From<Problem> for Unanswered {
+    fn from(problem: Problem) -> Self {
+        Self { problem, is_unreached: false }
+    }
+}
 }
 
 /// An admitted request.
@@ -116,7 +143,7 @@ impl Exchange<'_> {
         body: Upload,
         admitted: Admitted,
         client: OnUpgrade,
-    ) -> Result<ProxyResponse, Problem> {
+    ) -> Result<ProxyResponse, Unanswered> {
         let (flow, version) = (body.flow(), parts.version);
         let request = self.outbound(parts, body, &admitted);
         let Admitted {
@@ -139,7 +166,8 @@ impl Exchange<'_> {
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let is_requested = self.hop_headers.wants_websocket;
-            return switch_protocols(response, link, is_requested, client, guards).await;
+            let switched = switch_protocols(response, link, is_requested, client, guards).await;
+            return switched.map_err(Unanswered::from);
         }
         let (mut parts, body) = response.into_parts();
         hops::strip(&mut parts.headers);
@@ -162,7 +190,7 @@ impl Exchange<'_> {
         path: &str,
         priority: Option<Priority>,
         may_send: impl Fn() -> bool,
-    ) -> Result<(Answered, RequestTracker), Problem> {
+    ) -> Result<(Answered, RequestTracker), Unanswered> {
         let times = self.proxy.settings.times;
         let (began, mut tried) = (Instant::now(), Vec::new());
         loop {
@@ -178,7 +206,7 @@ impl Exchange<'_> {
                 return Err(failed(tracker, &why));
             };
             let retried = tracker.retry_on(&why, load, path, priority);
-            tracker = retried.ok_or_else(|| gateway_problem(&why))?;
+            tracker = retried.ok_or_else(|| unanswered(&why))?;
             request = unsent;
             let host = self.host_for(tracker.upstream()).clone();
             request.headers_mut().insert(HOST, host);
@@ -207,10 +235,14 @@ impl Exchange<'_> {
     }
 }
 
-fn failed(tracker: RequestTracker, failure: &Failure) -> Problem {
+fn failed(tracker: RequestTracker, failure: &Failure) -> Unanswered {
     tracing::debug!(upstream = %tracker.upstream().name, ?failure, "upstream request failed");
     tracker.failed(failure);
-    gateway_problem(failure)
+    unanswered(failure)
+}
+
+fn unanswered(failure: &Failure) -> Unanswered {
+    Unanswered { problem: gateway_problem(failure), is_unreached: failure.is_unreached() }
 }
 
 /// Upgrades the connection, if the client has requested it and the upstream has switched to what was requested.

@@ -180,6 +180,11 @@ impl Problem {
         Self::new(status, kind, title, detail)
     }
 
+    /// The same, with what to do instead.
+    pub(crate) fn advise(self, advice: &str) -> Self {
+        Self { detail: format!("{}: {advice}", self.detail), ..self }
+    }
+
     pub(crate) fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }

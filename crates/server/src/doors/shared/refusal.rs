@@ -3,6 +3,7 @@
 
 mod page;
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, HeaderName, HeaderValue, PRAGMA, RETRY_AFTER};
@@ -10,8 +11,9 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::Problem;
+use crate::service::{Question, RefusalRules, Values};
 use tidegate::tower::write_retry_after;
-use tidegate_request::{ClientRequest, Resource};
+use tidegate_request::{ClientRequest, CountedBy, Resource};
 
 /// How soon the page about an upstream that does not answer reloads; as `Retry-After`, it is randomly extended.
 const UNREACHABLE_RETRY: Duration = Duration::from_secs(10);
@@ -24,34 +26,112 @@ pub(crate) enum RefusalFormat {
     Empty,
 }
 
+/// Who has asked for too much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// The client, by a limit of its own.
+    Client,
+    /// All clients together, or the load has reduced a limit.
+    Site,
+}
+
+/// A refusal: what the client gets, and why.
+#[derive(Clone, Copy)]
+pub(crate) struct Why<'a> {
+    pub(crate) rules: &'a RefusalRules,
+    pub(crate) cause: Cause,
+    /// The policy that refused it; empty if none did.
+    pub(crate) policy: &'a str,
+}
+
+impl Cause {
+    /// Why a policy refused: by the limit that it names, and what that counts by.
+    pub(crate) fn of(question: &Question<'_, '_>, by: Option<&CountedBy>, binding: &str) -> Self {
+        let policy = &question.policy;
+        let mut members = policy.members();
+        let member = members.find(|it| it.name == binding || it.name.is_empty());
+        let identifier = member.and_then(|member| member.key.as_deref());
+        let is_own = by.is_none_or(|by| by.is_of_client(identifier));
+        let is_reduced = policy.shed_status(question.key).is_some();
+        if is_own && !is_reduced { Self::Client } else { Self::Site }
+    }
+}
+
 /// Builds a refusal with the status of the problem and these headers.
 pub(crate) fn response(
     seen: &ClientRequest<'_>,
     problem: Problem,
+    why: Why<'_>,
     extra_headers: HeaderMap,
 ) -> Response<Bytes> {
-    let mut response = match format_for(seen) {
+    let mut response = match format_for(seen, why.rules) {
         RefusalFormat::Json => problem.into_response(),
         RefusalFormat::Empty => empty(problem.status()),
         RefusalFormat::Page => {
             let seconds = seconds(&extra_headers);
-            let text = if seconds.is_some() { page::LIMITED } else { page::BLOCKED };
-            page::response(problem.status(), text, seconds)
+            let own = own_page(seen, problem.status(), why, seconds.unwrap_or("0"));
+            own.unwrap_or_else(|| {
+                let text = match (seconds, why.cause) {
+                    (None, _) => page::BLOCKED,
+                    (Some(_), Cause::Client) => page::LIMITED,
+                    (Some(_), Cause::Site) => page::OVERLOADED,
+                };
+                page::response(problem.status(), text, seconds)
+            })
         }
     };
     response.headers_mut().extend(extra_headers);
     never_cached(response)
 }
 
+/// The page of the operator, with an id by which a person who asks can be helped.
+fn own_page(
+    seen: &ClientRequest<'_>,
+    status: StatusCode,
+    why: Why<'_>,
+    retry_after: &str,
+) -> Option<Response<Bytes>> {
+    let id = request_id(&seen.headers);
+    let values = Values { retry_after, policy: why.policy, request_id: &id };
+    let mut response = page::html(status, why.rules.page(&values)?);
+    if let Ok(id) = HeaderValue::try_from(id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    Some(response)
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longer ones are no ids.
+const REQUEST_ID_MAX: usize = 128;
+
+/// The id that the request brings, the id of its trace, or a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let given = text(REQUEST_ID).filter(|id| (1..=REQUEST_ID_MAX).contains(&id.len()));
+    let trace = || {
+        let parent = text(HeaderName::from_static("traceparent"))?;
+        parent
+            .split('-')
+            .nth(1)
+            .filter(|id| id.len() == 32 && id.bytes().all(|it| it.is_ascii_hexdigit()))
+    };
+    let own = || format!("{:016x}", RandomState::new().hash_one(REQUEST_ID_MAX));
+    given.or_else(trace).map_or_else(own, str::to_owned)
+}
+
 /// Builds the response to a request whose upstream gave none: a page for people, the problem for all others.
 pub(crate) fn unreachable(format: RefusalFormat, problem: Problem) -> Response<Bytes> {
-    if format != RefusalFormat::Page || !problem.status().is_server_error() {
+    if !problem.status().is_server_error() {
         return problem.into_response();
     }
     let mut retry_after = HeaderMap::new();
     write_retry_after(&mut retry_after, Some(UNREACHABLE_RETRY));
-    let seconds = seconds(&retry_after);
-    let mut response = page::response(problem.status(), page::UNREACHABLE, seconds);
+    let mut response = match format {
+        RefusalFormat::Page => {
+            page::response(problem.status(), page::UNREACHABLE, seconds(&retry_after))
+        }
+        RefusalFormat::Json | RefusalFormat::Empty => problem.into_response(),
+    };
     response.headers_mut().extend(retry_after);
     never_cached(response)
 }
@@ -76,7 +156,10 @@ fn empty(status: StatusCode) -> Response<Bytes> {
 }
 
 /// The format that a client can read: by its path, its method and what it accepts.
-pub(crate) fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
+pub(crate) fn format_for(seen: &ClientRequest<'_>, rules: &RefusalRules) -> RefusalFormat {
+    if rules.is_api(seen.path.counted()) {
+        return RefusalFormat::Json;
+    }
     let accepts = |kinds: &[&str]| {
         let lines = seen.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
         let mut words = lines.flat_map(|line| line.split(','));
@@ -85,7 +168,7 @@ pub(crate) fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
             kinds.iter().any(|wanted| kind.ends_with(wanted))
         })
     };
-    let is_document = Resource::of_path(seen.path.counted()) == Resource::Document;
+    let is_document = rules.resource(seen.path.counted()) == Resource::Document;
     if is_document
         && seen.method == "GET"
         && accepts(&["text/html"])
@@ -99,10 +182,13 @@ pub(crate) fn format_for(seen: &ClientRequest<'_>) -> RefusalFormat {
     }
 }
 
-/// Browsers send the fetch mode. Clients that send none are assumed to navigate.
+/// Browsers send the fetch mode and what it is for. Clients that send none are assumed to navigate.
 fn is_navigation(headers: &HeaderMap) -> bool {
     const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+    const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+    let is_page = |dest: &HeaderValue| ["document", "iframe", "frame"].iter().any(|it| dest == it);
     headers.get(SEC_FETCH_MODE).is_none_or(|mode| mode == "navigate")
+        && headers.get(SEC_FETCH_DEST).is_none_or(is_page)
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use http::StatusCode;
+use serde::{Deserialize, Deserializer};
+use tidegate::driver::StoreDrivers;
 use tidegate::{MemoryStore, Policy};
+use tidegate_core::LimitSpec;
 
 use super::super::{ApiRequest, HandlerResult, body, json};
 use super::worker;
@@ -37,8 +40,8 @@ struct ReplayRequest<'a> {
     #[serde(borrow)]
     policy_text: Option<Text<'a>>,
     /// The key to count by, instead of the route's or the policy's.
-    #[serde(default, borrow)]
-    key: Vec<Text<'a>>,
+    #[serde(default)]
+    key: KeyList,
     #[serde(default = "top")]
     top: usize,
 }
@@ -47,13 +50,37 @@ const fn top() -> usize {
     TOP
 }
 
+/// Key parts: a list, or text with commas as on the command line.
+#[derive(Default)]
+struct KeyList(Vec<String>);
+
+impl<'de> Deserialize<'de> for KeyList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Sent {
+            One(String),
+            Many(Vec<String>),
+        }
+        let parts = match Sent::deserialize(deserializer)? {
+            Sent::One(text) => text.split(',').map(|part| part.trim().to_owned()).collect(),
+            Sent::Many(parts) => parts,
+        };
+        Ok(Self(parts))
+    }
+}
+
 pub(super) async fn run(ApiRequest { api, body, .. }: ApiRequest) -> HandlerResult {
-    let body = body::read_batch(body).await?;
+    let body = body::read_batch(body).await.map_err(|problem| {
+        let is_long = problem.status() == StatusCode::PAYLOAD_TOO_LARGE;
+        let advice = "send a part of the log, or read all of it with `tidegate replay LOG`";
+        if is_long { problem.advise(advice) } else { problem }
+    })?;
     worker::run(move |stop| replay_log(&api.app.in_force(), &body, stop)).await
 }
 
 fn replay_log(in_force: &InForce, body: &[u8], stop: &StopFlag) -> HandlerResult {
-    let request: ReplayRequest<'_> = body::decode(body)?;
+    let request: ReplayRequest<'_> = body::decode(body).map_err(explained)?;
     if !(1..=TOP_MAX).contains(&request.top) {
         return Err(Problem::bad_json("top", &format!("expected 1 to {TOP_MAX}")));
     }
@@ -75,6 +102,23 @@ fn replay_log(in_force: &InForce, body: &[u8], stop: &StopFlag) -> HandlerResult
     Ok(json(&report))
 }
 
+/// Says what a field holds where its type is wrong.
+fn explained(problem: Problem) -> Problem {
+    let field = problem.field().unwrap_or_default().to_owned();
+    let expected = match field.split(['.', '[']).next().unwrap_or_default() {
+        "policy" => "expected the name of one policy: send a request for each",
+        "policy_text" => {
+            "expected one policy as text, like \"100/min burst 20\": send a request for each"
+        }
+        "policies" => {
+            "is unknown: `policy` names one policy, `policy_text` is one: send a request for each"
+        }
+        "key" => "expected key parts, like [\"client_ip\",\"path\"] or \"client_ip,path\"",
+        _ => return problem,
+    };
+    Problem::bad_json(&field, expected)
+}
+
 impl ReplayRequest<'_> {
     fn replayer(&self, in_force: &InForce) -> Result<Replayer, Problem> {
         let key = self.key()?;
@@ -84,7 +128,7 @@ impl ReplayRequest<'_> {
                 Err(Problem::bad_field("policy_text", "and `policy` are both given: give one"))
             }
             (None, Some(Text(text))) => {
-                let Config { policies, doors: rules, .. } = &parse_policy(text)?;
+                let Config { policies, doors: rules, .. } = &parse_policy(text, in_force)?;
                 let policy = vec![TRIAL_POLICY.to_owned()];
                 Replayer::new(settings(policies, rules, policy, key))
                     .map_err(|why| Problem::bad_json("policy_text", &why))
@@ -102,10 +146,11 @@ impl ReplayRequest<'_> {
     }
 
     fn key(&self) -> Result<Option<KeyParts>, Problem> {
-        if self.key.is_empty() {
+        let KeyList(parts) = &self.key;
+        if parts.is_empty() {
             return Ok(None);
         }
-        let parts = KeyParts::read(self.key.iter().map(|Text(part)| &**part));
+        let parts = KeyParts::read(parts.iter().map(String::as_str));
         parts.map(Some).map_err(|error| Problem::bad_json("key", &error))
     }
 }
@@ -127,7 +172,7 @@ fn settings<'a>(
 }
 
 /// Parses a policy as the only one of a configuration.
-fn parse_policy(text: &str) -> Result<Config, Problem> {
+fn parse_policy(text: &str, in_force: &InForce) -> Result<Config, Problem> {
     if text.len() > POLICY_BYTES_MAX {
         let what = format!("is longer than {POLICY_BYTES_MAX} bytes");
         return Err(Problem::bad_field("policy_text", &what));
@@ -136,7 +181,16 @@ fn parse_policy(text: &str) -> Result<Config, Problem> {
         let what = "is empty: expected a policy like `100/min burst 20`, or one in YAML";
         return Err(Problem::bad_field("policy_text", what));
     }
+    let is_name = in_force.written.contains_key(text.trim());
     Config::from_policy(TRIAL_POLICY, text).map_err(|found| {
+        if is_name {
+            let what = "is the name of a configured policy: send it as `policy`";
+            return Problem::bad_field("policy_text", what);
+        }
+        if Config::parse(text, &|_| None, StoreDrivers::MEMORY).is_ok() {
+            let what = "has several policies: expected one, send a request for each";
+            return Problem::bad_field("policy_text", what);
+        }
         let problems: Vec<_> = found.iter().map(describe).collect();
         Problem::bad_json("policy_text", &problems.join("; "))
     })
@@ -154,7 +208,11 @@ fn describe(problem: &tidegate_config::Problem) -> String {
 /// The configured policy of this name.
 fn only_policy(in_force: &InForce, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
     let found = in_force.written.get_key_value(name);
-    let found = found.ok_or_else(|| Problem::unknown_policy(name, None))?;
+    let found = found.ok_or_else(|| {
+        let unknown = Problem::unknown_policy(name, None);
+        let is_limit = LimitSpec::from_line(name).is_ok();
+        if is_limit { unknown.advise("a limit goes into `policy_text`") } else { unknown }
+    })?;
     Ok(BTreeMap::from([(found.0.clone(), found.1.clone())]))
 }
 

@@ -12,14 +12,15 @@ use tidegate::tower::{Report, write_retry_after};
 use tidegate::{Answer, Clock, Op, Permit, PolicyKind, Source, SystemClock};
 
 use super::super::tracker::RequestTracker;
+use super::charge::Charge;
 use crate::doors::shared::Problem;
-use crate::doors::shared::refusal::{self, RefusalFormat};
+use crate::doors::shared::refusal::{self, Cause, RefusalFormat, Why};
 use crate::metrics::{Door, Shed};
 use crate::net::{Client, ClientRequestSlot, TooMany};
 use crate::service::{AppState, Call, InForce, Question, SeenRequest, Unanswered, headers};
 use crate::upstreams::Upstreams;
 use crate::upstreams::in_flight::{InFlightBound, Passage};
-use tidegate_request::{AmbiguousRequest, Case, ClientRequest, Path, Peer, Resource};
+use tidegate_request::{AmbiguousRequest, Case, ClientRequest, CountedBy, Path, Peer, Resource};
 
 /// An admitted request.
 pub(super) struct Admitted {
@@ -41,6 +42,8 @@ pub(super) struct Admitted {
     pub(super) passage: Option<Passage>,
     /// Its part of the requests in flight, likewise.
     pub(super) client_slot: Option<ClientRequestSlot>,
+    /// What it was charged.
+    pub(super) charge: Option<Charge>,
     /// What the client can read if the upstream does not answer.
     pub(super) format: RefusalFormat,
 }
@@ -62,7 +65,7 @@ pub(super) async fn admit(
     let ambiguous = |why: AmbiguousRequest| Box::new(Problem::from(why).into_response());
     let seen = ClientRequest::direct(client_ip, peer, parts).map_err(ambiguous)?;
     let is_trusted = peer.is_trusted(client_ip);
-    let client_slot = enter(app, proxy, client, &seen)?;
+    let client_slot = enter(app, in_force, proxy, client, &seen)?;
     let found = in_force.http.routes.find(&seen, None).map_err(ambiguous)?;
     let case = found.as_ref().map(|found| found.route.case).unwrap_or_default();
     let named = found.as_ref().map(|found| found.key.named()).unwrap_or_default();
@@ -78,12 +81,14 @@ pub(super) async fn admit(
     let of_policy = in_force.priority(question.as_ref().map(|question| &question.policy));
     let priority = found.as_ref().and_then(|found| found.priority).or(of_policy);
     let in_flight = in_force.in_flight.as_deref();
-    let admission = Admission { app, call, proxy, in_flight, seen: &seen, case, question };
+    let by = found.as_ref().map(|found| found.by);
+    let admission = Admission { app, call, proxy, in_flight, seen: &seen, case, question, by };
     let (tracker, granted) = admission.run(priority).await?;
-    let Granted { report, permit, passage, .. } = granted;
+    let Granted { report, permit, passage, is_charged } = granted;
+    let charge = admission.question.as_ref().filter(|_| is_charged).map(Charge::of);
     Ok(Admitted {
         tracker,
-        format: refusal::format_for(&seen),
+        format: refusal::format_for(&seen, &in_force.refusals),
         path: seen.path,
         case,
         priority,
@@ -92,12 +97,14 @@ pub(super) async fn admit(
         permit,
         passage,
         client_slot,
+        charge,
     })
 }
 
 /// Counts the request for its client, which may have a part of all requests in flight.
 fn enter(
     app: &AppState,
+    in_force: &InForce,
     proxy: &Upstreams,
     client: &Client,
     seen: &ClientRequest<'_>,
@@ -108,7 +115,7 @@ fn enter(
     client.request(is_known.then_some(seen.client), max).map_err(|TooMany| {
         app.service().shed_client(&seen.client_name());
         let problem = Problem::shed(proxy.settings.shed_status);
-        Box::new(refuse(seen, problem, Some(SHED_RETRY_AFTER)))
+        Box::new(refuse(seen, problem, why(in_force, Cause::Client), Some(SHED_RETRY_AFTER)))
     })
 }
 
@@ -121,15 +128,25 @@ pub(super) fn shed(
 ) -> Response<Bytes> {
     let problem = Problem::shed(proxy.settings.shed_status);
     match ClientRequest::direct(&in_force.http.client_ip, peer, parts) {
-        Ok(seen) => refuse(&seen, problem, Some(SHED_RETRY_AFTER)),
+        Ok(seen) => refuse(&seen, problem, why(in_force, Cause::Site), Some(SHED_RETRY_AFTER)),
         Err(error) => Problem::from(error).into_response(),
     }
 }
 
-fn refuse(seen: &ClientRequest<'_>, problem: Problem, wait: Option<Duration>) -> Response<Bytes> {
+fn refuse(
+    seen: &ClientRequest<'_>,
+    problem: Problem,
+    why: Why<'_>,
+    wait: Option<Duration>,
+) -> Response<Bytes> {
     let mut response_headers = HeaderMap::new();
     write_retry_after(&mut response_headers, wait);
-    refusal::response(seen, problem, response_headers)
+    refusal::response(seen, problem, why, response_headers)
+}
+
+/// A refusal by no policy.
+fn why(in_force: &InForce, cause: Cause) -> Why<'_> {
+    Why { rules: &in_force.refusals, cause, policy: "" }
 }
 
 /// A request and its question to the limiter.
@@ -142,6 +159,8 @@ struct Admission<'a> {
     /// Whether the letter case of the path matters.
     case: Case,
     question: Option<Question<'a, 'a>>,
+    /// What its policy counts by.
+    by: Option<&'a CountedBy>,
 }
 
 /// What the limiter granted.
@@ -191,19 +210,24 @@ impl<'a> Admission<'a> {
     /// Gives back what a request was charged that is refused after all.
     async fn refund(&self, granted: &Granted) {
         if let Some(question) = self.question.filter(|_| granted.is_charged) {
-            let Question { policy, key, cost, .. } = question;
-            // A failed refund is ignored: the request is refused in any case.
-            let _ = self.call.check(&Question::new(policy, key, cost, Op::Refund)).await;
+            Charge::of(&question).refund(self.app).await;
         }
     }
 
     /// The response when the upstream has no capacity.
-    fn overloaded(&self, why: Shed) -> Refused {
-        self.app.metrics().shed(why);
+    fn overloaded(&self, shed: Shed) -> Refused {
+        self.app.metrics().shed(shed);
         let own =
             self.question.as_ref().and_then(|question| question.policy.shed_status(question.key));
         let status = own.unwrap_or(self.proxy.settings.shed_status);
-        refuse(self.seen, Problem::shed(status), Some(SHED_RETRY_AFTER)).into()
+        let why = why(self.call.in_force(), Cause::Site);
+        refuse(self.seen, Problem::shed(status), why, Some(SHED_RETRY_AFTER)).into()
+    }
+
+    /// Why this limit of a policy refuses.
+    fn why(&self, question: &Question<'a, '_>, binding: &str) -> Why<'a> {
+        let cause = Cause::of(question, self.by, binding);
+        Why { rules: &self.call.in_force().refusals, cause, policy: question.policy.name() }
     }
 
     /// Asks the limiter.
@@ -232,7 +256,8 @@ impl<'a> Admission<'a> {
             report.write(&mut response_headers);
         }
         let problem = Problem::limited(question.policy.refusal_status(question.key), &answer);
-        Err(refusal::response(self.seen, problem, response_headers).into())
+        let why = self.why(question, answer.binding);
+        Err(refusal::response(self.seen, problem, why, response_headers).into())
     }
 
     /// How long a person who is refused a page has to wait for its assets, if that is longer than for the page itself: a
@@ -240,7 +265,8 @@ impl<'a> Admission<'a> {
     /// and must not: they are most of a flood.
     async fn wait_for_assets(&self, page: &Answer<'_>) -> Option<Duration> {
         let wait_for_page = page.decision.retry_after()?;
-        let is_page = refusal::format_for(self.seen) == RefusalFormat::Page;
+        let rules = &self.call.in_force().refusals;
+        let is_page = refusal::format_for(self.seen, rules) == RefusalFormat::Page;
         if page.source != Source::Store || !is_page {
             return None;
         }
@@ -260,14 +286,16 @@ impl<'a> Admission<'a> {
         let Some(_slot) = self.proxy.queue() else {
             self.app.metrics().shed(Shed::Waiting);
             let problem = Problem::shed(self.proxy.settings.shed_status);
-            return Err(refuse(self.seen, problem, Some(SHED_RETRY_AFTER)).into());
+            let why = why(self.call.in_force(), Cause::Site);
+            return Err(refuse(self.seen, problem, why, Some(SHED_RETRY_AFTER)).into());
         };
         let queued = self.call.reserve(question).await.map_err(unanswered)?;
         let reservation = queued.reservation();
         if !reservation.accepted() {
             let wait = reservation.retry_after();
             let problem = Problem::limited_by(question.policy.name(), wait);
-            return Err(refuse(self.seen, problem, wait).into());
+            let why = self.why(question, question.policy.name());
+            return Err(refuse(self.seen, problem, why, wait).into());
         }
         if !reservation.delay().is_zero() {
             tokio::time::sleep(reservation.delay()).await;

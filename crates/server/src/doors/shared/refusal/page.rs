@@ -18,7 +18,13 @@ pub(super) struct Text {
 /// For clients that may come back.
 pub(super) const LIMITED: Text = Text {
     title: "Whoa, Slow Down There!",
-    message: "This site is receiving too many requests. Please wait: this page reloads automatically.",
+    message: "Too many requests came from you or your network. Please wait: this page reloads automatically.",
+};
+
+/// For clients that did nothing wrong.
+pub(super) const OVERLOADED: Text = Text {
+    title: "Busy Right Now",
+    message: "This site is receiving more requests than it can answer. Please wait: this page reloads automatically.",
 };
 
 /// For clients that are blocked.
@@ -35,7 +41,9 @@ pub(super) const UNREACHABLE: Text = Text {
 
 /// A page that reloads after so many seconds, if that helps.
 pub(super) fn response(status: StatusCode, text: Text, seconds: Option<&str>) -> Response<Bytes> {
-    let refresh = |it| format!("<meta http-equiv=\"refresh\" content=\"{it}\">\n");
+    // A reload by the script can be announced, and one by the head cannot be stopped: it is for browsers without scripts.
+    let refresh =
+        |it| format!("<noscript><meta http-equiv=\"refresh\" content=\"{it}\"></noscript>\n");
     let unit = if seconds == Some("1") { "second" } else { "seconds" };
     let timer = |it| TIMER.replace("{seconds}", it).replace("{unit}", unit);
     let body = PAGE
@@ -43,11 +51,16 @@ pub(super) fn response(status: StatusCode, text: Text, seconds: Option<&str>) ->
         .replace("{message}", text.message)
         .replace("{refresh}", &seconds.map(refresh).unwrap_or_default())
         .replace("{timer}", &seconds.map(timer).unwrap_or_default());
+    let mut response = html(status, body);
+    let csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(csp));
+    response
+}
+
+pub(super) fn html(status: StatusCode, body: String) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    let csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(csp));
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }

@@ -16,7 +16,9 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes
     let peer = Peer::Ip("192.0.2.7".parse().unwrap());
     let seen = ClientRequest::direct(&client_ip, peer, &parts).unwrap();
     let retry_after = [(RETRY_AFTER, HeaderValue::from_static("17"))].into_iter().collect();
-    response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), retry_after)
+    let rules = RefusalRules::default();
+    let why = Why { rules: &rules, cause: Cause::Client, policy: "" };
+    response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), why, retry_after)
 }
 
 fn text(response: Response<Bytes>) -> String {
@@ -40,6 +42,10 @@ fn people_get_a_page_programs_the_accepted_type_and_assets_an_empty_body() {
         ("GET", "/shop/shoes", &[html], "page"),
         ("GET", "/shop", &[html, ("sec-fetch-mode", "navigate")], "page"),
         ("GET", "/shop", &[html, ("sec-fetch-mode", "cors")], ""),
+        ("GET", "/shop", &[html, ("sec-fetch-dest", "document")], "page"),
+        ("GET", "/shop", &[html, ("sec-fetch-dest", "iframe")], "page"),
+        ("GET", "/logo", &[html, ("sec-fetch-dest", "image")], ""),
+        ("GET", "/shop", &[html, json, ("sec-fetch-dest", "empty")], "json"),
         ("POST", "/shop", &[html], ""),
         ("HEAD", "/shop", &[html], ""),
         ("GET", "/shop", &[any], ""),
@@ -101,8 +107,28 @@ fn people_get_a_page_about_an_upstream_that_is_down_and_programs_the_problem() {
     assert!(page.contains(&format!(r#"content="{seconds}""#)), "{page}");
     for format in [RefusalFormat::Json, RefusalFormat::Empty] {
         let problem = unreachable(format, down());
-        assert_eq!(problem.headers()[CONTENT_TYPE], "application/problem+json");
+        let headers = problem.headers();
+        assert_eq!(headers[CONTENT_TYPE], "application/problem+json");
+        assert!(headers[CACHE_CONTROL].to_str().unwrap().starts_with("no-store"), "{headers:?}");
+        assert!(headers.contains_key(RETRY_AFTER), "{headers:?}");
     }
     let own_fault = unreachable(RefusalFormat::Page, Problem::bad_input("the body ended early"));
     assert_eq!(own_fault.headers()[CONTENT_TYPE], "application/problem+json");
+}
+
+#[test]
+fn the_id_of_a_request_is_its_own_that_of_its_trace_or_a_new_one() {
+    let id = |headers: &[(&'static str, &'static str)]| {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        request_id(&headers.iter().map(pair).collect())
+    };
+    let trace = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    assert_eq!(id(&[("x-request-id", "r-1"), trace]), "r-1");
+    assert_eq!(id(&[trace]), "0af7651916cd43dd8448eb211c80319c");
+    for none in [&[][..], &[("traceparent", "00-x-y")], &[("x-request-id", "")]] {
+        assert_eq!(id(none).len(), 16, "{none:?}");
+    }
+    assert_ne!(id(&[]), id(&[]));
 }

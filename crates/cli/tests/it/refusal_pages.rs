@@ -1,0 +1,162 @@
+//! What refused people, assets and programs get from the proxy, with a page of the operator's own and with the built-in
+//! ones in a real browser.
+
+use std::fs;
+use std::process::Command;
+
+use crate::processes::wait_until;
+use crate::programs::{free_port, node};
+use crate::proxy_support::{Origin, Proxy};
+use crate::support::{DEADLINE, Folder, Reply, run, tidegate};
+
+const HTML: (&str, &str) = ("Accept", "text/html,*/*;q=0.8");
+const PAGE: &str = "<!doctype html><html lang=\"en\"><title>Our shop</title><main><h1>One moment</h1>\
+                    <p>in {{retry_after}} s, by {{policy}}, as {{ request_id }}</p></main></html>\n";
+
+/// A limit that refuses all but the first request of an hour.
+const ONE: &str = "policies: { 'shop & co': { algorithm: sliding-log, limit: 1/h } }\n\
+                   routes: [{ policy: shop & co }]\n";
+
+fn config(upstream: &str, refusal: &str) -> String {
+    format!(
+        "listen: {{ http: 127.0.0.1:0, proxy: 127.0.0.1:0 }}\n\
+         proxy: {{ upstream: {upstream}, refusal: {refusal} }}\n{ONE}"
+    )
+}
+
+/// A proxy whose one request is used up.
+fn used_up(command: &mut Command, log: &str) -> Proxy {
+    let proxy = Proxy::logged(command, log);
+    assert_eq!(proxy.server.get("/").status, 200);
+    proxy
+}
+
+fn get(proxy: &Proxy, path: &str, headers: &[(&str, &str)]) -> Reply {
+    let reply = proxy.server.send("GET", path, headers, b"");
+    assert_eq!(reply.status, 429, "{path}: {reply:?}");
+    reply
+}
+
+#[test]
+fn people_get_the_own_page_assets_nothing_and_apis_a_problem() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let page = folder.write("page.html", PAGE);
+    let refusal = format!("{{ page: {page}, assets: [.XYZ, css], api: [\"/rpc/*\"] }}");
+    let file = folder.write("t.yaml", config(&origin.url(), &refusal));
+    let proxy = used_up(&mut tidegate(&["serve", "-c", &file]), &folder.path("log"));
+
+    let evil = "<script>alert(1)</script>";
+    let shown = get(&proxy, "/shop", &[HTML, ("X-Request-Id", evil)]);
+    let wait = shown.header("retry-after").unwrap();
+    assert_eq!(shown.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(shown.header("cache-control").unwrap().starts_with("no-store"));
+    let expected =
+        format!("in {wait} s, by shop &amp; co, as &lt;script&gt;alert(1)&lt;/script&gt;</p>");
+    assert!(shown.body.contains(&expected), "{}", shown.body);
+    assert_eq!(shown.header("x-request-id"), Some(evil));
+    // A new id is told in the header as well.
+    let shown = get(&proxy, "/shop", &[HTML]);
+    let id = shown.header("x-request-id").unwrap();
+    assert!(shown.body.contains(&format!("as {id}</p>")), "{}", shown.body);
+
+    for (path, headers, kind) in [
+        ("/shop", &[HTML, ("Sec-Fetch-Dest", "document")][..], Some("text/html; charset=utf-8")),
+        ("/shop", &[HTML, ("Sec-Fetch-Dest", "image")], None),
+        ("/a.xyz", &[HTML], None),
+        ("/a.css", &[HTML], None),
+        // No asset by this list.
+        ("/a.png", &[HTML], Some("text/html; charset=utf-8")),
+        ("/rpc/orders", &[HTML], Some("application/problem+json")),
+        ("/rpc", &[], Some("application/problem+json")),
+        ("/rpcs", &[("Accept", "*/*")], None),
+        ("/shop", &[("Accept", "application/json")], Some("application/problem+json")),
+    ] {
+        let reply = get(&proxy, path, headers);
+        assert_eq!(reply.header("content-type"), kind, "{path} {headers:?}");
+        assert_eq!(reply.body.is_empty(), kind.is_none(), "{path} {headers:?}");
+        assert!(reply.header("retry-after").is_some(), "{path}");
+    }
+}
+
+#[test]
+fn a_page_is_read_again_with_a_reload_and_a_bad_one_changes_nothing() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let (page, log) = (folder.write("page.html", PAGE), folder.path("log"));
+    let file = folder.write("t.yaml", config(&origin.url(), &format!("{{ page: {page} }}")));
+    let proxy = used_up(&mut tidegate(&["serve", "-c", &file]), &log);
+    let shown = || get(&proxy, "/", &[HTML]).body;
+    assert!(shown().contains("One moment"));
+
+    fs::write(&page, PAGE.replace("One moment", "Two moments")).unwrap();
+    proxy.server.signal("HUP");
+    wait_until("the new page is shown", DEADLINE, || shown().contains("Two moments"));
+
+    let logged = |words: &[&str]| {
+        let written = fs::read_to_string(&log).unwrap();
+        written.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    fs::write(&page, "{{wait}}").unwrap();
+    proxy.server.signal("HUP");
+    let words = ["proxy.refusal.page", "`{{wait}}` is unknown", "{{request_id}}"];
+    wait_until("the refusal is logged", DEADLINE, || logged(&words));
+    assert!(shown().contains("Two moments"), "the page before stays");
+}
+
+#[test]
+fn a_server_with_a_bad_page_does_not_start() {
+    let folder = Folder::new();
+    let long = "x".repeat(70_000);
+    for (page, expected) in [
+        (
+            &b"a {{wait}} b"[..],
+            "`{{wait}}` is unknown: expected {{retry_after}}, {{policy}}, {{request_id}}",
+        ),
+        (b"{{policy", "`{{` has no end"),
+        (long.as_bytes(), "is longer than 65536 bytes"),
+        (b"\xff", "is not UTF-8"),
+    ] {
+        let page = folder.write("page.html", page);
+        let refusal = format!("{{ page: {page} }}");
+        let file = folder.write("t.yaml", config("http://127.0.0.1:1", &refusal));
+        let ran = run(&["serve", "-c", &file]);
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stderr.contains(expected) && ran.stderr.contains(&page), "{}", ran.stderr);
+    }
+    let file = folder.write("t.yaml", config("http://127.0.0.1:1", "{ page: /no/such/file }"));
+    assert!(run(&["serve", "-c", &file]).stderr.contains("/no/such/file"));
+    let wrong = folder.write("t.yaml", config("http://127.0.0.1:1", "{ assets: [a/b], api: [x] }"));
+    let said = run(&["validate", &wrong]).stderr;
+    assert!(said.contains("proxy.refusal.assets[0]: `a/b`: expected a file extension"), "{said}");
+    assert!(said.contains("proxy.refusal.api[0]: `x`: expected one like /api/login"), "{said}");
+}
+
+#[test]
+fn the_pages_work_in_a_browser_and_on_a_phone() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let start = |name: &str, upstream: &str, more: &str| {
+        let file = folder.write(
+            &format!("{name}.yaml"),
+            format!(
+                "listen: {{ http: 127.0.0.1:0, proxy: 127.0.0.1:0 }}\n\
+                 proxy: {{ upstream: {upstream} }}\n{more}"
+            ),
+        );
+        Proxy::logged(&mut tidegate(&["serve", "-c", &file]), &folder.path(name))
+    };
+    let limited = start("limited", &origin.url(), ONE);
+    let all = ONE.replace("{ policy: shop & co }", "{ policy: shop & co, key: global }");
+    let busy = start("busy", &origin.url(), &all);
+    let down = start("down", &format!("http://127.0.0.1:{}", free_port()), "");
+    for proxy in [&limited, &busy] {
+        assert_eq!(proxy.server.get("/").status, 200);
+    }
+    let urls = [&limited, &busy, &down].map(|proxy| proxy.url("/"));
+    let urls = urls.each_ref().map(String::as_str);
+    let said = node(&["refusal_pages.mjs", "browser.mjs"], &urls);
+    let expected = [
+        "Whoa, Slow Down There!: counts down, fits a phone, is accessible",
+        "Busy Right Now: counts down, fits a phone, is accessible",
+        "Back Soon: counts down, fits a phone, is accessible",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
