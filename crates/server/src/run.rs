@@ -1,6 +1,7 @@
 //! Starts the server: opens the store and the doors, and closes them on shutdown.
 
 mod reload;
+mod snapshots;
 mod store_watch;
 mod systemd;
 
@@ -36,7 +37,7 @@ use crate::service::{AppState, Draft};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
 use crate::upstreams::{self, Upstreams};
-use tidegate::driver::{self, OpenStore, StoreDriver, StoreDrivers, StoreOptions};
+use tidegate::driver::{self, MemoryOptions, OpenStore, StoreDriver, StoreDrivers, StoreOptions};
 use tidegate_config::{self as config, Address, Config, Door, Exposure};
 
 /// Why a server did not start, as text for the operator.
@@ -88,6 +89,11 @@ async fn until_stopped(
     for (door, listener) in &config.listen {
         may_be_open(&exposure(*door, listener))?;
     }
+    if let Some(snapshots) = store.opened.snapshots() {
+        snapshots::log_restored(snapshots);
+        // Restored overrides hold from the first request on. The memory store answers at once.
+        let _ = app.in_force().engine.overrides().refresh().await;
+    }
     // Handlers are installed before the server is reachable, so that no signal is lost.
     let interrupt = watch_signal(SignalKind::interrupt())?;
     let terminate = watch_signal(SignalKind::terminate())?;
@@ -132,8 +138,11 @@ async fn until_stopped(
     if is_open(Door::Proxy) {
         until_closed.spawn(upstreams::keep(upstreams_in_force(app.clone())));
     }
-    let deadline = config.store.deadline;
+    let (deadline, snapshots) = (config.store.deadline, store.opened.snapshots().cloned());
     let mut until_stopped = JoinSet::new();
+    if let Some(snapshots) = &snapshots {
+        until_stopped.spawn(snapshots::keep(snapshots.clone(), config.store.snapshot_every));
+    }
     if let Some(sampler) = sampler {
         until_stopped.spawn(sampler.run());
     }
@@ -155,6 +164,10 @@ async fn until_stopped(
     systemd.alive_during(doors.close(notice)).await;
     until_closed.abort_all();
     return_leases(&app.in_force().engine, deadline).await;
+    if let Some(snapshots) = snapshots {
+        // The last request has ended, so that nothing is missing.
+        systemd.alive_during(snapshots::save(snapshots)).await;
+    }
     #[cfg(feature = "otlp")]
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
@@ -189,8 +202,10 @@ fn build_service(
         key_prefix: config.key_prefix.clone(),
         deadline: choice.deadline,
         breaker: choice.breaker.clone(),
+        memory: choice.memory.clone(),
         ..StoreOptions::default()
     };
+    choice.check_memory(stores, &url.0).map_err(ServeError::new)?;
     let mut opened = stores.open(&url.0, &options).map_err(ServeError::new)?;
     let mut name = driver::redacted(&url.0);
     if let Some(quorum) = &choice.quorum {
@@ -203,7 +218,8 @@ fn build_service(
             return Err(ServeError::new(why));
         }
         // Nodes are counted in the main store.
-        let options = StoreOptions { announces: false, ..options };
+        let options =
+            StoreOptions { announces: false, memory: MemoryOptions::default(), ..options };
         let second = stores.open(&url.0, &options).map_err(ServeError::new)?;
         opened = OpenStore::routed(opened, second);
         name = format!("{name} and {}", driver::redacted(&url.0));

@@ -87,6 +87,7 @@ mod serve;
 mod serve_redis;
 mod simulate;
 mod simulations;
+mod snapshots;
 mod store_outage;
 mod support;
 mod systemd;

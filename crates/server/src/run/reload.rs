@@ -163,6 +163,9 @@ fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'stat
         ("store.deadline", store.deadline != next.store.deadline),
         ("store.breaker", store.breaker != next.store.breaker),
         ("store.nodes", store.nodes != next.store.nodes),
+        ("store.snapshot", store.memory.snapshot != next.store.memory.snapshot),
+        ("store.every", store.snapshot_every != next.store.snapshot_every),
+        ("store.max_bytes", store.memory.max_bytes != next.store.memory.max_bytes),
         ("key_prefix", running.key_prefix != next.key_prefix),
         ("telemetry.otlp", running.collector != next.collector),
     ];

@@ -1,5 +1,6 @@
 //! What a store reports of itself, as plain data for metrics.
 
+use super::SnapshotStats;
 use crate::store::breaker::BreakerState;
 use crate::store::memory::MemoryStats;
 
@@ -8,13 +9,16 @@ use crate::store::memory::MemoryStats;
 /// ```
 /// use tidegate::driver::StoreReport;
 ///
-/// let StoreReport { memory, network, call_times, breaker } = StoreReport::default();
-/// assert!(memory.is_none() && network.is_none() && call_times.is_none() && breaker.is_none());
+/// let StoreReport { memory, snapshots, network, call_times, breaker } = StoreReport::default();
+/// assert!(memory.is_none() && snapshots.is_none());
+/// assert!(network.is_none() && call_times.is_none() && breaker.is_none());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreReport {
     /// What a store in memory holds.
     pub memory: Option<MemoryStats>,
+    /// How often it was saved.
+    pub snapshots: Option<SnapshotStats>,
     /// What the client of a store over a network has done.
     pub network: Option<NetworkStats>,
     /// How long its calls took.
@@ -38,6 +42,7 @@ impl StoreReport {
         }
         Self {
             memory: self.memory.or(other.memory),
+            snapshots: self.snapshots.or(other.snapshots),
             network: both(self.network, other.network, |one, other| one.plus(&other)),
             call_times: both(self.call_times, other.call_times, |one, other| one.plus(&other)),
             breaker: both(self.breaker, other.breaker, |one, other| {

@@ -24,6 +24,7 @@ mod multi_charge;
 mod run_time_overrides;
 mod shadow;
 mod snapshot;
+mod snapshot_file;
 mod store_errors;
 mod successor;
 mod together;
