@@ -185,6 +185,11 @@ impl Config {
         let listen = listen::listeners(file, &top.field("listen"));
         let store = store::store(file.store.as_ref(), stores, &top.field("store"));
         store::check_policies(&store, stores, &policies, top);
+        let dashboard = file.dashboard.as_ref().and_then(|dashboard| dashboard.keys);
+        if store.hash_keys && dashboard == Some(text::KeysShown::Shown) {
+            let why = "`store.hash_keys` hides all keys: leave this out, or `hash_keys`";
+            top.field("dashboard").field("keys").report(why);
+        }
         Self {
             store,
             proxy: proxy::proxy(file, listen.contains_key(&Door::Proxy), top),

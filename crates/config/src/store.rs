@@ -24,6 +24,10 @@ pub struct StoreChoice {
     pub breaker: Option<BreakerOptions>,
     /// None: they are counted.
     pub nodes: Option<NonZeroU32>,
+    /// Whether identifiers are hashed before the store has them.
+    pub hash_keys: bool,
+    /// The secret of the hashes.
+    pub hash_key: Option<SecretSource>,
     /// For a store in memory.
     pub memory: MemoryOptions,
     /// How often the snapshot is written.
@@ -48,6 +52,8 @@ impl StoreChoice {
             deadline: deadline::DEFAULT,
             breaker: Some(BreakerOptions::default()),
             nodes: None,
+            hash_keys: false,
+            hash_key: None,
             memory: MemoryOptions::default(),
             snapshot_every: SNAPSHOT_EVERY,
         }
@@ -109,6 +115,13 @@ fn with_options(options: &StoreOptions, stores: StoreDrivers, cursor: &Cursor<'_
         Some(text::Breaker::Map(options)) => Some(breaker(options, &cursor.field("breaker"))),
     };
     choice.nodes = options.nodes.and_then(NonZeroU32::new);
+    choice.hash_keys = options.hash_keys == Some(true);
+    choice.hash_key = options.hash_key_file.as_ref().map(|file| SecretSource::File(file.into()));
+    if choice.hash_keys && choice.hash_key.is_none() {
+        cursor.field("hash_keys").report(
+            "needs `hash_key_file`, a file with 32 hexadecimal digits: `openssl rand -hex 16` makes them",
+        );
+    }
     if matches!(&choice.url, SecretSource::Given(url) if !stores.is_local(&url.0)) {
         cursor.report_given(&MEMORY_KEYS, MEMORY_ONLY);
         return choice;

@@ -274,6 +274,35 @@ fn the_keys_of_the_memory_store_are_checked() {
 }
 
 #[test]
+fn hashed_keys_need_a_secret_and_are_shown_nowhere() {
+    let policies = "policies: { a: 5/s }";
+    check(
+        &format!("store: {{ hash_keys: true }}\n{policies}"),
+        &[
+            "f:1:21: store.hash_keys: needs `hash_key_file`, a file with 32 hexadecimal digits: `openssl rand -hex 16` \
+           makes them",
+        ],
+    );
+    check(
+        &format!(
+            "store: {{ hash_keys: true, hash_key_file: /k }}\ndashboard: {{ keys: shown }}\n{policies}"
+        ),
+        &[
+            "f:2:20: dashboard.keys: `store.hash_keys` hides all keys: leave this out, or `hash_keys`",
+        ],
+    );
+    check(
+        &format!("store: {{ hash_keys: sure }}\n{policies}"),
+        &["f:1:21: store.hash_keys: expected true or false, got text"],
+    );
+    for fine in
+        ["{ hash_key_file: /k }", "{ hash_keys: true, hash_key_file: /k, url: 'redis://h:1' }"]
+    {
+        check(&format!("store: {fine}\ndashboard: {{ keys: hashed }}\n{policies}"), &[]);
+    }
+}
+
+#[test]
 fn all_problems_of_a_file_are_told_in_order() {
     let text = "\
 store: { url: memory, deadline: 20ms }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::Engine;
+use tidegate::{Engine, HashedKeys, KeyHasher, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,6 +26,7 @@ use crate::doors::http::HttpDoor;
 use crate::doors::proxy::ProxyDoor;
 use crate::doors::resp::RespDoor;
 use crate::doors::{DoorContext, OpenDoor};
+use crate::logs::KeyLabels;
 use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
@@ -79,8 +80,10 @@ async fn until_stopped(
     // Before the file is read, so that no change is missed.
     let identity = Identity::read(&source.files);
     let config = (source.read)().map_err(|lines| ServeError::new(join_problems(&lines)))?;
-    let (draft, store) = build_service(&config, stores)?;
-    let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
+    let hasher = key_hasher(&config).map_err(ServeError::new)?;
+    let (draft, store) = build_service(&config, stores, hasher.as_ref())?;
+    let labels = KeyLabels::from_env(hasher, config.store.hash_keys);
+    let (app, feed) = (AppState::with_labels(draft, labels), Arc::<Feed>::default());
     let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
     {
         Err(why) if !insecure_bind => Err(ServeError::new(why)),
@@ -191,10 +194,20 @@ fn open_door(
     }
 }
 
+/// The hash of identifiers, if there is a secret for it.
+fn key_hasher(config: &Config) -> Result<Option<KeyHasher>, String> {
+    let Some(source) = &config.store.hash_key else { return Ok(None) };
+    let secret = source.read().map_err(|why| format!("store.hash_key_file: {why}"))?;
+    let expected = "expected 32 hexadecimal digits, as `openssl rand -hex 16` prints them";
+    let hasher = KeyHasher::from_hex(secret.0.trim());
+    hasher.map(Some).ok_or_else(|| format!("store.hash_key_file: {source}: {expected}"))
+}
+
 /// Opens the store and builds the service over it.
 fn build_service(
     config: &Config,
     stores: StoreDrivers,
+    hasher: Option<&KeyHasher>,
 ) -> Result<(Draft, WatchedStore), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
@@ -224,7 +237,11 @@ fn build_service(
         opened = OpenStore::routed(opened, second);
         name = format!("{name} and {}", driver::redacted(&url.0));
     }
-    let builder = Engine::builder().store(opened.store.clone());
+    let store: Arc<dyn Store> = match hasher.filter(|_| choice.hash_keys) {
+        Some(hasher) => Arc::new(HashedKeys::new(opened.store.clone(), hasher.clone())),
+        None => opened.store.clone(),
+    };
+    let builder = Engine::builder().store(store);
     let builder = match choice.nodes {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
@@ -397,7 +414,12 @@ fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Upstreams>>
 /// The networks whose PROXY protocol headers are trusted by the configuration in force.
 fn trusted_proxies(app: Arc<AppState>) -> TrustedPeers {
     TrustedPeers(Arc::new(move |ip| {
-        app.in_force().rules.trusted_proxies.iter().any(|network| network.contains(ip))
+        let in_force = app.in_force();
+        let is_trusted = in_force.rules.trusted_proxies.iter().any(|network| network.contains(ip));
+        if !is_trusted {
+            app.service().events().untrusted_balancer(ip);
+        }
+        is_trusted
     }))
 }
 

@@ -53,6 +53,7 @@ mod overload;
 mod pages;
 mod playground;
 mod playground_api;
+mod privacy;
 mod probe;
 mod programs;
 mod prometheus;

@@ -40,10 +40,8 @@ impl Place {
     /// The first log line with a message that begins so.
     fn logged(&self, message: &str) -> Option<Value> {
         let log = fs::read_to_string(self.0.path("log")).unwrap();
-        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines
-            .filter(|line| line["message"].as_str().is_some_and(|it| it.starts_with(message)))
-            .last()
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["message"].as_str().is_some_and(|it| it.starts_with(message)))
     }
 }
 

@@ -41,6 +41,13 @@ pub struct StoreOptions {
     /// The number of nodes that share the store, for each node's share when the store fails. Default: counted in the store.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub nodes: Option<u32>,
+    /// Whether identifiers (keys, addresses, paths) are replaced by a hash before they reach the store, logs, metrics and
+    /// the dashboard. Needs `hash_key_file`. Default: false.
+    pub hash_keys: Option<bool>,
+    /// A file with the secret of the hashes, 32 hexadecimal digits, as of `openssl rand -hex 16`: the same for all nodes.
+    /// Without `hash_keys`, for the hashes in logs and on the dashboard alone. Default: a new secret at each start.
+    #[cfg_attr(test, schemars(example = "/run/secrets/tidegate-hash-key"))]
+    pub hash_key_file: Option<String>,
     /// A file that the memory store is saved to, and restored from at the start. Only this process may use it. Default:
     /// a restart forgets all counters.
     #[cfg_attr(test, schemars(example = "/var/lib/tidegate/counters"))]

@@ -38,7 +38,7 @@ pub(super) fn log_restored(snapshots: &Snapshots) {
     let file = snapshots.path().display();
     match snapshots.restored() {
         Restored::Nothing => {
-            tracing::info!(%file, "there is no snapshot yet: every counter starts from zero")
+            tracing::info!(%file, "there is no snapshot yet: every counter starts from zero");
         }
         Restored::Whole => {
             let stats = snapshots.report().memory;

@@ -467,7 +467,11 @@ impl Store for MemoryStore {
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
-        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: None }
+        StoreExtensions {
+            overrides: Some(self),
+            coordination: Some(self),
+            ..StoreExtensions::default()
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod engine;
 mod exactly_k;
 mod examples;
 mod front_page;
+mod hashed_keys;
 mod keys;
 #[cfg(feature = "leases")]
 mod leases;

@@ -225,7 +225,7 @@ fn file_of(blocks: &[Vec<u8>]) -> Vec<u8> {
 /// Counts what is read, and never ends.
 struct Endless {
     head: Vec<u8>,
-    read: u64,
+    read: usize,
 }
 
 impl Read for Endless {
@@ -234,14 +234,14 @@ impl Read for Endless {
         out[..head].copy_from_slice(&self.head[..head]);
         self.head.drain(..head);
         out[head..].fill(7);
-        self.read += out.len() as u64;
+        self.read += out.len();
         Ok(out.len())
     }
 }
 
 #[test]
 fn a_file_that_never_ends_is_read_no_further_than_the_cap() {
-    const CAP: u64 = 1 << 20;
+    const CAP: usize = 1 << 20;
     let first = || file_of(&[vec![0; 16]]);
     let block = |length: u32| [first(), length.to_le_bytes().to_vec(), vec![7; 8]].concat();
     for (head, expected) in [
@@ -250,7 +250,7 @@ fn a_file_that_never_ends_is_read_no_further_than_the_cap() {
         (block(1 << 20), "Corrupt"),
     ] {
         let mut endless = Endless { head, read: 0 };
-        let refused = MemoryStore::restore(&mut endless, CAP as usize, Timestamp::EPOCH);
+        let refused = MemoryStore::restore(&mut endless, CAP, Timestamp::EPOCH);
         assert_eq!(format!("{:?}", refused.unwrap_err()), expected);
         assert!(endless.read <= 4 * CAP, "{} bytes read", endless.read);
     }

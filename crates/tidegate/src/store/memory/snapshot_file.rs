@@ -175,7 +175,9 @@ impl SnapshotFile {
 }
 
 fn write(path: &Path, store: &MemoryStore, now: Timestamp) -> io::Result<u64> {
-    let file = private().create(true).truncate(true).open(path)?;
+    // One that a crash left, or that somebody put there to be written to.
+    let _ = fs::remove_file(path);
+    let file = private().create_new(true).open(path)?;
     let mut out = BufWriter::with_capacity(64 << 10, &file);
     store.snapshot(&mut out, now)?;
     out.flush()?;
