@@ -288,3 +288,23 @@ fn a_secret_that_is_none_is_an_error_that_says_what_to_write() {
         assert!(!stderr.contains("hunter2"), "{stderr}");
     }
 }
+
+#[test]
+fn a_reload_with_a_secret_that_no_server_would_start_with_is_refused() {
+    let folder = Folder::new();
+    let policies = "policies: { api: 5/h }\n";
+    let config = folder.write("tidegate.yaml", policies);
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &config, "--listen", "127.0.0.1:0"], &log);
+    let reload = |secret: &str, expected: &str| {
+        let secret = folder.write("secret", secret);
+        let store = format!("store: {{ hash_keys: true, hash_key_file: {secret} }}\n");
+        folder.write("tidegate.yaml", format!("{store}{policies}"));
+        server.signal("HUP");
+        let is_logged = || fs::read_to_string(&log).unwrap().contains(expected);
+        wait_until(expected, DEADLINE, is_logged);
+    };
+    reload("hunter2", "expected 32 hexadecimal digits");
+    assert!(server.metric("tidegate_config_reload_total{result=\"error\"}") >= Some(1.0));
+    reload(SECRET, r#""field":"store.hash_keys""#);
+}
