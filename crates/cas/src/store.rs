@@ -327,7 +327,12 @@ impl<B: Backend> Store for CasStore<B> {
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
-        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: Some(self) }
+        StoreExtensions {
+            overrides: Some(self),
+            coordination: Some(self),
+            remote: Some(self),
+            key_hasher: None,
+        }
     }
 }
 

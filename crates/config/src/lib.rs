@@ -207,6 +207,11 @@ impl Config {
         store::check_policies(&store, stores, &policies, top);
         let proxy = proxy::proxy(file, listen.contains_key(&Door::Proxy), top);
         proxy::check_in_flight(proxy.as_ref(), &store, stores, top);
+        let dashboard = file.dashboard.as_ref().and_then(|dashboard| dashboard.keys);
+        if store.hash_keys && dashboard == Some(text::KeysShown::Shown) {
+            let why = "`store.hash_keys` hides all keys: leave this out, or `hash_keys`";
+            top.field("dashboard").field("keys").report(why);
+        }
         Self {
             store,
             proxy,

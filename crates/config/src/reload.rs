@@ -17,6 +17,8 @@ pub enum Forgotten {
     Prefix,
     /// Everything, if the URL names another server.
     Store,
+    /// Everything: identifiers have other hashes.
+    Hashes,
     /// A policy is not there any more. Another one has the same limits, and was not there before.
     Policy { policy: String, renamed: Option<String> },
     /// A limit of a policy is not there any more. Another one is the same, and was not there before.
@@ -58,6 +60,10 @@ pub fn forgotten(old: &Config, new: &Config, stores: StoreDrivers) -> Vec<Forgot
     }
     if old.store.url != new.store.url || old.store.quorum != new.store.quorum {
         found.push(Forgotten::Store);
+    }
+    let hashes = |config: &Config| config.store.hash_key.clone().filter(|_| config.store.hash_keys);
+    if hashes(old) != hashes(new) {
+        found.push(Forgotten::Hashes);
     }
     let (before, after) = (counters(old), counters(new));
     for (policy, counters) in &before {
@@ -175,6 +181,10 @@ impl fmt::Display for Forgotten {
             Self::Store => f.write_str(
                 "`store` has another URL: after a restart, if it is another server, every counter starts from zero",
             ),
+            Self::Hashes => f.write_str(
+                "`store.hash_keys` or its secret is another one: after a restart, every counter starts from zero, and \
+                 overrides set at run time no longer match",
+            ),
             Self::Policy { policy, renamed: name } => {
                 write!(f, "policy `{policy}` {}: what it has counted is forgotten", renamed(name))
             }
@@ -242,6 +252,7 @@ mod tests {
     fn what_keeps_its_names_and_its_kind_of_state_is_kept() {
         for (old, new) in [
             ("policies: { api: 5/h }", "policies: { api: 500/min burst 3, more: 1/s }"),
+            ("policies: { api: 5/h }", "store: { hash_key_file: /k }\npolicies: { api: 5/h }"),
             ("policies: { api: 5/h }", "policies: { api: token-bucket 5/h capacity 9 }"),
             ("policies: { api: fixed-window 5/h }", "policies: { api: quota 7/day }"),
             (
@@ -295,6 +306,12 @@ mod tests {
                 "policies: { api: 5/h }",
                 "key_prefix: other\npolicies: { api: 5/h }",
                 "`key_prefix` is another one: after a restart, every counter starts from zero",
+            ),
+            (
+                "policies: { api: 5/h }",
+                "store: { hash_keys: true, hash_key_file: /k }\npolicies: { api: 5/h }",
+                "`store.hash_keys` or its secret is another one: after a restart, every counter starts from zero, and \
+                 overrides set at run time no longer match",
             ),
         ] {
             assert_eq!(lines(old, new), [expected], "{new}");

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tidegate::driver::{StoreDriver, StoreDrivers, normalized};
+use tidegate::driver::{MemoryOptions, StoreDriver, StoreDrivers, normalized};
 use tidegate::{BreakerOptions, Policy, deadline};
 
-use super::amount::time;
+use super::amount::{size, time};
 use super::node::Cursor;
 use super::secret::{Secret, SecretSource};
 use super::text::{self, StoreOptions};
@@ -23,7 +24,25 @@ pub struct StoreChoice {
     pub breaker: Option<BreakerOptions>,
     /// None: they are counted.
     pub nodes: Option<NonZeroU32>,
+    /// Whether identifiers are hashed before the store has them.
+    pub hash_keys: bool,
+    /// The secret of the hashes.
+    pub hash_key: Option<SecretSource>,
+    /// For a store in memory.
+    pub memory: MemoryOptions,
+    /// How often the snapshot is written.
+    pub snapshot_every: Duration,
 }
+
+/// How often a snapshot is written by default.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(30);
+const SNAPSHOT_BOUNDS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
+/// The smallest cap that the store keeps to, and the largest whose directory is small.
+const MAX_BYTES_BOUNDS: RangeInclusive<u64> = 1 << 20..=64 << 30;
+
+/// The keys of a store in memory.
+const MEMORY_KEYS: [&str; 3] = ["snapshot", "every", "max_bytes"];
+const MEMORY_ONLY: &str = "only for the memory store: this one keeps its counters by itself";
 
 impl StoreChoice {
     pub fn by_url(url: impl Into<String>) -> Self {
@@ -33,7 +52,19 @@ impl StoreChoice {
             deadline: deadline::DEFAULT,
             breaker: Some(BreakerOptions::default()),
             nodes: None,
+            hash_keys: false,
+            hash_key: None,
+            memory: MemoryOptions::default(),
+            snapshot_every: SNAPSHOT_EVERY,
         }
+    }
+
+    /// Refuses the options of the memory store for another one: the URL may come from a file or the command line.
+    pub fn check_memory(&self, stores: StoreDrivers, url: &str) -> Result<(), String> {
+        if self.memory == MemoryOptions::default() || stores.is_local(url) {
+            return Ok(());
+        }
+        Err(format!("store.snapshot, store.max_bytes: {MEMORY_ONLY}"))
     }
 
     /// Another place, treated the same.
@@ -84,7 +115,41 @@ fn with_options(options: &StoreOptions, stores: StoreDrivers, cursor: &Cursor<'_
         Some(text::Breaker::Map(options)) => Some(breaker(options, &cursor.field("breaker"))),
     };
     choice.nodes = options.nodes.and_then(NonZeroU32::new);
+    choice.hash_keys = options.hash_keys == Some(true);
+    choice.hash_key = options.hash_key_file.as_ref().map(|file| SecretSource::File(file.into()));
+    if choice.hash_keys && choice.hash_key.is_none() {
+        cursor.field("hash_keys").report(
+            "needs `hash_key_file`, a file with 32 hexadecimal digits: `openssl rand -hex 16` makes them",
+        );
+    }
+    if matches!(&choice.url, SecretSource::Given(url) if !stores.is_local(&url.0)) {
+        cursor.report_given(&MEMORY_KEYS, MEMORY_ONLY);
+        return choice;
+    }
+    memory(options, cursor, &mut choice);
     choice
+}
+
+fn memory(options: &StoreOptions, cursor: &Cursor<'_>, choice: &mut StoreChoice) {
+    choice.memory.snapshot = options.snapshot.as_ref().and_then(|file| {
+        if file.trim().is_empty() || file.ends_with('/') {
+            let expected = "expected a file, as in /var/lib/tidegate/counters";
+            return cursor.field("snapshot").reject(expected);
+        }
+        Some(file.into())
+    });
+    if options.snapshot.is_none() {
+        cursor.report_given(&["every"], "goes with `snapshot`, which names the file to write");
+    }
+    let (given, usual) = (options.every.as_ref(), choice.snapshot_every);
+    choice.snapshot_every = time(cursor, "every", given, SNAPSHOT_BOUNDS, usual);
+    let within = |bytes: u64| {
+        let bytes = Some(bytes).filter(|bytes| MAX_BYTES_BOUNDS.contains(bytes));
+        bytes.ok_or_else(|| "expected 1MiB to 64GiB".to_owned())
+    };
+    let max_bytes = options.max_bytes.as_ref().map(|given| size(given).and_then(within));
+    let max_bytes = max_bytes.and_then(|bytes| cursor.field("max_bytes").accept(bytes));
+    choice.memory.max_bytes = max_bytes.and_then(|bytes| usize::try_from(bytes).ok());
 }
 
 /// The second store.

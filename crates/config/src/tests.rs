@@ -227,6 +227,83 @@ fn a_minute_is_the_same_in_a_file_and_in_code() {
 }
 
 #[test]
+fn the_keys_of_the_memory_store_are_checked() {
+    let only = "only for the memory store: this one keeps its counters by itself";
+    for (store, expected) in [
+        (
+            "{ url: 'redis://h:1', snapshot: /a, every: 5s, max_bytes: 5MB }",
+            vec![
+                format!("f:1:40: store.snapshot: {only}"),
+                format!("f:1:51: store.every: {only}"),
+                format!("f:1:66: store.max_bytes: {only}"),
+            ],
+        ),
+        (
+            "{ every: 5s }",
+            vec!["f:1:17: store.every: goes with `snapshot`, which names the file to write".into()],
+        ),
+        (
+            "{ snapshot: /a, every: 100ms }",
+            vec!["f:1:31: store.every: expected 1s to 3600s".into()],
+        ),
+        (
+            "{ snapshot: /a/ }",
+            vec![
+                "f:1:20: store.snapshot: expected a file, as in /var/lib/tidegate/counters".into(),
+            ],
+        ),
+        ("{ max_bytes: 512 }", vec!["f:1:21: store.max_bytes: expected 1MiB to 64GiB".into()]),
+        (
+            "{ max_bytes: 512M }",
+            vec!["f:1:21: store.max_bytes: expected a size like 512MB or 256MiB".into()],
+        ),
+    ] {
+        let expected: Vec<_> = expected.iter().map(String::as_str).collect();
+        check(&format!("store: {store}\npolicies: {{ a: 5/s }}"), &expected);
+    }
+    let store = |text: &str| {
+        let text = format!("store: {text}\npolicies: {{ a: 5/s }}");
+        Config::parse(&text, &lookup, STORES).unwrap().store
+    };
+    let bytes = |text: &str| store(&format!("{{ max_bytes: {text} }}")).memory.max_bytes;
+    assert_eq!(bytes("512MB"), Some(512_000_000));
+    assert_eq!(bytes("256 MiB"), Some(256 << 20));
+    assert_eq!(bytes("2097152"), Some(2 << 20));
+    let choice = store("{ snapshot: /a, every: 5s }");
+    assert_eq!(choice.memory.snapshot, Some("/a".into()));
+    assert_eq!(choice.snapshot_every, std::time::Duration::from_secs(5));
+}
+
+#[test]
+fn hashed_keys_need_a_secret_and_are_shown_nowhere() {
+    let policies = "policies: { a: 5/s }";
+    check(
+        &format!("store: {{ hash_keys: true }}\n{policies}"),
+        &[
+            "f:1:21: store.hash_keys: needs `hash_key_file`, a file with 32 hexadecimal digits: `openssl rand -hex 16` \
+           makes them",
+        ],
+    );
+    check(
+        &format!(
+            "store: {{ hash_keys: true, hash_key_file: /k }}\ndashboard: {{ keys: shown }}\n{policies}"
+        ),
+        &[
+            "f:2:20: dashboard.keys: `store.hash_keys` hides all keys: leave this out, or `hash_keys`",
+        ],
+    );
+    check(
+        &format!("store: {{ hash_keys: sure }}\n{policies}"),
+        &["f:1:21: store.hash_keys: expected true or false, got text"],
+    );
+    for fine in
+        ["{ hash_key_file: /k }", "{ hash_keys: true, hash_key_file: /k, url: 'redis://h:1' }"]
+    {
+        check(&format!("store: {fine}\ndashboard: {{ keys: hashed }}\n{policies}"), &[]);
+    }
+}
+
+#[test]
 fn all_problems_of_a_file_are_told_in_order() {
     let text = "\
 store: { url: memory, deadline: 20ms }

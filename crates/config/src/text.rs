@@ -32,7 +32,7 @@ pub(crate) use self::policy::{
 };
 pub use self::proxy::{Balance, HostHeader, InFlightScope};
 pub(crate) use self::proxy::{Health, Proxy, Refusal};
-pub(crate) use self::scalar::{OffWord, OneOrMany, PerClient, Span};
+pub(crate) use self::scalar::{OffWord, OneOrMany, PerClient, Size, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 
 /// The configuration of tidegate.

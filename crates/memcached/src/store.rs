@@ -87,7 +87,12 @@ impl Store for MemcachedStore {
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
-        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: Some(self) }
+        StoreExtensions {
+            overrides: Some(self),
+            coordination: Some(self),
+            remote: Some(self),
+            key_hasher: None,
+        }
     }
 }
 

@@ -117,7 +117,8 @@ impl StoreDriver for RedisDriver {
     }
 
     fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, StoreError> {
-        let StoreOptions { key_prefix, deadline, replays, breaker, announces } = options.clone();
+        let StoreOptions { key_prefix, deadline, replays, breaker, announces, .. } =
+            options.clone();
         let options = RedisOptions {
             key_prefix,
             deadline,
@@ -167,6 +168,7 @@ impl StoreMonitor for RedisStore {
         let opened_total = breakers.iter().map(|breaker| breaker.opened_total).sum();
         StoreReport {
             memory: None,
+            snapshots: None,
             network: Some(self.stats()),
             call_times: Some(self.call_times()),
             breaker: Some((worst, opened_total)),

@@ -259,7 +259,12 @@ impl Store for RedisStore {
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
-        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: Some(self) }
+        StoreExtensions {
+            overrides: Some(self),
+            coordination: Some(self),
+            remote: Some(self),
+            key_hasher: None,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 pub(crate) use self::events::{CheckLine, Events, RequestLine};
-pub(crate) use self::labels::readable;
+pub(crate) use self::labels::{KeyLabels, readable};
 pub use self::lines::Lines;
 
 /// Starts logging. `RUST_LOG` sets the level; the default is `info`. Returns `None` if the writer thread cannot start.

@@ -2,6 +2,7 @@
 
 mod quorum_watch;
 mod reload;
+mod snapshots;
 mod store_watch;
 mod systemd;
 
@@ -10,7 +11,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::Engine;
+use tidegate::{Engine, HashedKeys, KeyHasher, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,6 +27,7 @@ use crate::doors::http::HttpDoor;
 use crate::doors::proxy::ProxyDoor;
 use crate::doors::resp::RespDoor;
 use crate::doors::{DoorContext, OpenDoor};
+use crate::logs::KeyLabels;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
 use crate::metrics::{Metrics, StoreRole};
@@ -37,7 +39,7 @@ use crate::service::{AppState, Draft, InForce};
 #[cfg(feature = "otlp")]
 use crate::telemetry::Telemetry;
 use crate::upstreams::{self, Upstreams};
-use tidegate::driver::{self, OpenStore, StoreDriver, StoreDrivers, StoreOptions};
+use tidegate::driver::{self, MemoryOptions, OpenStore, StoreDriver, StoreDrivers, StoreOptions};
 use tidegate_config::{self as config, Address, Config, Door, Exposure};
 
 /// Why a server did not start, as text for the operator.
@@ -79,13 +81,15 @@ async fn until_stopped(
     // Before the file is read, so that no change is missed.
     let identity = Identity::read(&source.files);
     let config = (source.read)().map_err(|lines| ServeError::new(join_problems(&lines)))?;
-    let (draft, store, stores_to_watch) = build_service(&config, stores)?;
+    let hasher = key_hasher(&config).map_err(ServeError::new)?;
+    let (draft, store, stores_to_watch) = build_service(&config, stores, hasher.as_ref())?;
     // What is left out of a URL may be a secret; of memory there is nothing to leave out.
     let names: Vec<&str> =
         stores_to_watch.iter().map(|watched| watched.url.trim_end_matches('…')).collect();
     tracing::info!(store = names.join(", "), configuration = source.origin, "starting");
     source.notes.iter().for_each(|note| tracing::info!("{note}"));
-    let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
+    let labels = KeyLabels::from_env(hasher, config.store.hash_keys);
+    let (app, feed) = (AppState::with_labels(draft, labels), Arc::<Feed>::default());
     let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
     {
         Err(why) if !insecure_bind => Err(ServeError::new(why)),
@@ -93,6 +97,11 @@ async fn until_stopped(
     };
     for (door, listener) in &config.listen {
         may_be_open(&exposure(*door, listener))?;
+    }
+    if let Some(snapshots) = store.opened.snapshots() {
+        snapshots::log_restored(snapshots);
+        // Restored overrides hold from the first request on. The memory store answers at once.
+        let _ = app.in_force().engine.overrides().refresh().await;
     }
     // Handlers are installed before the server is reachable, so that no signal is lost.
     let interrupt = watch_signal(SignalKind::interrupt())?;
@@ -147,8 +156,11 @@ async fn until_stopped(
     if is_open(Door::Proxy) {
         until_closed.spawn(upstreams::keep(upstreams_in_force(app.clone())));
     }
-    let deadline = config.store.deadline;
+    let (deadline, snapshots) = (config.store.deadline, store.opened.snapshots().cloned());
     let mut until_stopped = JoinSet::new();
+    if let Some(snapshots) = &snapshots {
+        until_stopped.spawn(snapshots::keep(snapshots.clone(), config.store.snapshot_every));
+    }
     if let Some(sampler) = sampler {
         until_stopped.spawn(sampler.run());
     }
@@ -179,6 +191,10 @@ async fn until_stopped(
     systemd.alive_during(doors.close(notice)).await;
     until_closed.abort_all();
     return_leases(&app.in_force(), deadline).await;
+    if let Some(snapshots) = snapshots {
+        // The last request has ended, so that nothing is missing.
+        systemd.alive_during(snapshots::save(snapshots)).await;
+    }
     #[cfg(feature = "otlp")]
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
@@ -202,10 +218,20 @@ fn open_door(
     }
 }
 
+/// The hash of identifiers, if there is a secret for it.
+fn key_hasher(config: &Config) -> Result<Option<KeyHasher>, String> {
+    let Some(source) = &config.store.hash_key else { return Ok(None) };
+    let secret = source.read().map_err(|why| format!("store.hash_key_file: {why}"))?;
+    let expected = "expected 32 hexadecimal digits, as `openssl rand -hex 16` prints them";
+    let hasher = KeyHasher::from_hex(secret.0.trim());
+    hasher.map(Some).ok_or_else(|| format!("store.hash_key_file: {source}: {expected}"))
+}
+
 /// Opens the store and builds the service over it.
 fn build_service(
     config: &Config,
     stores: StoreDrivers,
+    hasher: Option<&KeyHasher>,
 ) -> Result<(Draft, OpenStore, Vec<WatchedStore>), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
@@ -213,8 +239,10 @@ fn build_service(
         key_prefix: config.key_prefix.clone(),
         deadline: choice.deadline,
         breaker: choice.breaker.clone(),
+        memory: choice.memory.clone(),
         ..StoreOptions::default()
     };
+    choice.check_memory(stores, &url.0).map_err(ServeError::new)?;
     let mut opened = stores.open(&url.0, &options).map_err(ServeError::new)?;
     let watched = |role, opened: &OpenStore, url: &str| WatchedStore {
         role,
@@ -232,12 +260,17 @@ fn build_service(
             return Err(ServeError::new(why));
         }
         // Nodes are counted in the main store.
-        let options = StoreOptions { announces: false, ..options };
+        let options =
+            StoreOptions { announces: false, memory: MemoryOptions::default(), ..options };
         let second = stores.open(&url.0, &options).map_err(ServeError::new)?;
         stores_to_watch.push(watched(StoreRole::Quorum, &second, &url.0));
         opened = OpenStore::routed(opened, second);
     }
-    let builder = Engine::builder().store(opened.store.clone());
+    let store: Arc<dyn Store> = match hasher.filter(|_| choice.hash_keys) {
+        Some(hasher) => Arc::new(HashedKeys::new(opened.store.clone(), hasher.clone())),
+        None => opened.store.clone(),
+    };
+    let builder = Engine::builder().store(store);
     let builder = match choice.nodes {
         Some(nodes) => builder.nodes(nodes),
         None => builder,
@@ -426,7 +459,12 @@ fn upstreams_in_force(app: Arc<AppState>) -> impl Fn() -> Option<Arc<Upstreams>>
 /// The networks whose PROXY protocol headers are trusted by the configuration in force.
 fn trusted_proxies(app: Arc<AppState>) -> TrustedPeers {
     TrustedPeers(Arc::new(move |ip| {
-        app.in_force().rules.trusted_proxies.iter().any(|network| network.contains(ip))
+        let in_force = app.in_force();
+        let is_trusted = in_force.rules.trusted_proxies.iter().any(|network| network.contains(ip));
+        if !is_trusted {
+            app.service().events().untrusted_balancer(ip);
+        }
+        is_trusted
     }))
 }
 

@@ -31,7 +31,7 @@ pub(crate) use self::pipeline::Pipeline;
 pub(crate) use self::refusal_rules::{RefusalRules, Values};
 pub(crate) use self::settings::{AdminToken, Settings};
 pub(crate) use self::unanswered::{Unanswered, since_reload};
-use crate::logs::{CheckLine, Events, RequestLine, readable};
+use crate::logs::{CheckLine, Events, KeyLabels, RequestLine, readable};
 use crate::metrics::{Counters, Door, Metrics, Outcome, Refusals, Shed, Status};
 use tidegate_request::{ClientIp, Peer};
 
@@ -46,12 +46,12 @@ pub(crate) struct CheckService {
 
 impl CheckService {
     /// Puts the first configuration in force.
-    pub(crate) fn new(draft: Draft) -> Self {
+    pub(crate) fn new(draft: Draft, labels: KeyLabels) -> Self {
         let Draft { next, prepared, warnings } = draft;
         let service = Self {
             in_force: ArcSwap::from_pointee(next),
             metrics: Arc::default(),
-            events: Events::new(),
+            events: Events::new(labels),
             refusals: Refusals::default(),
         };
         service.installed(&service.in_force());
@@ -73,7 +73,8 @@ impl CheckService {
 
     fn installed(&self, next: &InForce) {
         self.metrics.set_policies(next.counters());
-        self.refusals.show_keys(next.rules.shows_keys);
+        // A reload cannot switch `store.hash_keys` off.
+        self.refusals.show_keys(next.rules.shows_keys && !self.events.labels().hides_all());
     }
 
     /// The configuration in force. Cheap; must not be held for longer than one request.
@@ -116,6 +117,11 @@ impl CheckService {
     /// Logs a request that came back to the proxy.
     pub(crate) fn came_back(&self, upstreams: &str) {
         self.events.came_back(upstreams);
+    }
+
+    /// Log lines that clients cause, and how keys are named in them.
+    pub(crate) const fn events(&self) -> &Events {
+        &self.events
     }
 
     /// Log lines that were not written, by event.

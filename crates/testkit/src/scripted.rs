@@ -104,7 +104,12 @@ impl Store for Scripted {
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
-        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: Some(self) }
+        StoreExtensions {
+            overrides: Some(self),
+            coordination: Some(self),
+            remote: Some(self),
+            key_hasher: None,
+        }
     }
 }
 

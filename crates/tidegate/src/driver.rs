@@ -12,9 +12,11 @@
 pub(crate) mod counters;
 mod finding;
 mod report;
+mod snapshots;
 mod timing;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +25,12 @@ use tidegate_core::{FixedWindow, Limit, Mode, Timestamp};
 
 pub use self::finding::{Finding, Severity};
 pub use self::report::{CallTimes, NetworkStats, StoreReport, StoreServer, StoreServerState};
+pub use self::snapshots::{SnapshotStats, Snapshots};
 pub use self::timing::{Laps, millis};
+use crate::clock::{Clock, SystemClock};
 use crate::reply::Reply;
 use crate::store::breaker::{Breaker, BreakerOptions, BreakerState};
-use crate::store::memory::MemoryStore;
+use crate::store::memory::{DEFAULT_MAX_BYTES, MemoryStore};
 use crate::store::{
     KeyedLimit, Op, RoutedStore, Scope, Store, StoreError, StoreErrorKind, StoreRequest,
 };
@@ -117,9 +121,9 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
 /// ```
 /// use tidegate::driver::StoreOptions;
 ///
-/// let StoreOptions { key_prefix, deadline, replays, breaker, announces } = StoreOptions::default();
+/// let StoreOptions { key_prefix, deadline, replays, breaker, announces, memory } = StoreOptions::default();
 /// assert_eq!((key_prefix.as_str(), deadline), ("tg", tidegate::deadline::DEFAULT));
-/// assert!(!replays && breaker.is_some() && announces);
+/// assert!(!replays && breaker.is_some() && announces && memory.snapshot.is_none());
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -133,6 +137,31 @@ pub struct StoreOptions {
     pub breaker: Option<BreakerOptions>,
     /// Whether this process is one of the nodes that share the store: not if it only looks.
     pub announces: bool,
+    /// For a store in memory.
+    pub memory: MemoryOptions,
+}
+
+/// How a store in memory is kept.
+///
+/// ```
+/// use tidegate::driver::{MemoryDriver, MemoryOptions, StoreDriver, StoreOptions};
+///
+/// let memory = MemoryOptions { max_bytes: Some(64 << 20), snapshot: None };
+/// let opened = MemoryDriver.open("memory:", &StoreOptions { memory, ..StoreOptions::default() })?;
+/// assert!(opened.snapshots().is_none());
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MemoryOptions {
+    /// The byte cap, if not the default.
+    pub max_bytes: Option<usize>,
+    /// The file that it is restored from when it is opened, and saved to; see [`OpenStore::snapshots`].
+    pub snapshot: Option<PathBuf>,
+}
+
+impl MemoryOptions {
+    /// The default byte cap: 256 MiB.
+    pub const MAX_BYTES: usize = DEFAULT_MAX_BYTES;
 }
 
 impl Default for StoreOptions {
@@ -143,6 +172,7 @@ impl Default for StoreOptions {
             replays: false,
             breaker: Some(BreakerOptions::default()),
             announces: true,
+            memory: MemoryOptions::default(),
         }
     }
 }
@@ -189,13 +219,14 @@ pub struct OpenStore {
     monitor: Arc<dyn StoreMonitor>,
     /// The two stores of a [routed](Self::routed) one.
     routed: Option<Arc<Both>>,
+    snapshots: Option<Arc<Snapshots>>,
 }
 
 impl OpenStore {
     /// A store of this kind.
     pub fn new<S: Store + StoreMonitor + 'static>(kind: &'static str, store: S) -> Self {
         let store = Arc::new(store);
-        Self { store: store.clone(), kind, monitor: store, routed: None }
+        Self { store: store.clone(), kind, monitor: store, routed: None, snapshots: None }
     }
 
     /// Two stores that were opened, as [one](RoutedStore): the quorum is for the policies that ask for it. Its kind is that
@@ -212,14 +243,19 @@ impl OpenStore {
     #[must_use]
     pub fn routed(main: Self, quorum: Self) -> Self {
         let store = Arc::new(RoutedStore::new(main.store.clone(), quorum.store.clone()));
-        let kind = main.kind;
+        let (kind, snapshots) = (main.kind, main.snapshots.clone());
         let both = Arc::new(Both { main, quorum });
-        Self { store, kind, monitor: both.clone(), routed: Some(both) }
+        Self { store, kind, monitor: both.clone(), routed: Some(both), snapshots }
     }
 
     /// The main store of a [routed](Self::routed) one; any other store itself.
     pub fn main(&self) -> &Self {
         self.routed.as_deref().map_or(self, |both| &both.main)
+    }
+
+    /// The snapshots of a store in memory whose [options](MemoryOptions::snapshot) name a file.
+    pub const fn snapshots(&self) -> Option<&Arc<Snapshots>> {
+        self.snapshots.as_ref()
     }
 
     /// The quorum of a [routed](Self::routed) store.
@@ -245,7 +281,7 @@ impl OpenStore {
         let Some(options) = breaker else { return Self::new(kind, store) };
         let breaker = Breaker::around(store.clone(), options);
         let monitor = Arc::new(BehindBreaker { store, breaker: breaker.clone() });
-        Self { store: Arc::new(breaker), kind, monitor, routed: None }
+        Self { store: Arc::new(breaker), kind, monitor, routed: None, snapshots: None }
     }
 
     /// What is known without asking the store.
@@ -514,8 +550,13 @@ impl StoreDriver for MemoryDriver {
         Ok(())
     }
 
-    fn open(&self, _: &str, _: &StoreOptions) -> Result<OpenStore, StoreError> {
-        Ok(OpenStore::new("memory", MemoryStore::default()))
+    fn open(&self, _: &str, options: &StoreOptions) -> Result<OpenStore, StoreError> {
+        let (store, snapshots) = snapshots::open_memory(&options.memory, SystemClock.now())?;
+        let monitor: Arc<dyn StoreMonitor> = match &snapshots {
+            Some(snapshots) => snapshots.clone(),
+            None => store.clone(),
+        };
+        Ok(OpenStore { store, kind: "memory", monitor, quorum: None, snapshots })
     }
 }
 

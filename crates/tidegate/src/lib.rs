@@ -89,11 +89,11 @@ pub use {clock::*, engine::*, limits::*, memory::*, policy::*};
 pub use store_kit::{Breaker, BreakerOptions, BreakerState};
 #[doc(hidden)]
 pub use store_kit::{
-    Changed, Charge, Coordination, DenyCache, EXACT_MAX, Grant, GrantRequest, KeptState,
-    KeyedLimit, LeaseError, LimitCharge, MultiCharge, OverrideChange, OverrideStore, OverrideTable,
-    Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest, Return, RoutedStore, Scope,
-    StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions, StoreReply, StoreRequest,
-    StoreResult, StoredOverride, TickReadings, Verdict,
+    Changed, Charge, Coordination, DenyCache, EXACT_MAX, Grant, GrantRequest, HashedKeys,
+    KeptState, KeyHasher, KeyedLimit, LeaseError, LimitCharge, MultiCharge, OverrideChange,
+    OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest,
+    Return, RoutedStore, Scope, StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions,
+    StoreReply, StoreRequest, StoreResult, StoredOverride, TickReadings, Verdict,
 };
 #[cfg(feature = "leases")]
 #[doc(hidden)]

@@ -9,6 +9,7 @@ use crate::cidr::Cidr;
 use crate::clock::Clock;
 use crate::engine::BindingLimit;
 use crate::policy::{Override, OverrideInForce};
+use crate::store::KeyHasher;
 
 /// Some values, by key and by network.
 #[derive(Clone, Debug)]
@@ -16,15 +17,22 @@ pub(crate) struct Overrides<T> {
     by_key: HashMap<Box<[u8]>, T>,
     /// By length, the longest first: however many networks there are, a key looks once for each length.
     by_network: Vec<(u32, HashMap<Cidr, T>)>,
+    /// Keys were inserted as their hashes, and are looked for so.
+    hasher: Option<KeyHasher>,
 }
 
 impl<T> Default for Overrides<T> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), by_network: Vec::new() }
+        Self { by_key: HashMap::new(), by_network: Vec::new(), hasher: None }
     }
 }
 
 impl<T> Overrides<T> {
+    /// By the hashes of keys, if there is a hasher. Networks stay as they are.
+    pub(crate) fn hashed(hasher: Option<KeyHasher>) -> Self {
+        Self { hasher, ..Self::default() }
+    }
+
     /// For one key, in place of what it had.
     pub(crate) fn insert(&mut self, key: &[u8], value: T) {
         self.by_key.insert(key.into(), value);
@@ -47,7 +55,11 @@ impl<T> Overrides<T> {
 
     /// The same among those that hold.
     pub(crate) fn find(&self, key: &[u8], holds: impl Fn(&T) -> bool) -> Option<&T> {
-        let own = self.by_key.get(key).filter(|value| holds(value));
+        let own = match &self.hasher {
+            Some(hasher) => self.by_key.get(&hasher.bytes(key)[..]),
+            None => self.by_key.get(key),
+        };
+        let own = own.filter(|value| holds(value));
         own.or_else(|| self.find_network(key, holds))
     }
 

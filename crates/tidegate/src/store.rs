@@ -9,6 +9,7 @@ pub(crate) mod deny_cache;
 mod error;
 mod extensions;
 mod fingerprint;
+mod hashed_keys;
 pub(crate) mod held;
 #[cfg(feature = "breaker")]
 pub(crate) mod key_text;
@@ -34,6 +35,7 @@ pub use coordination::{Coordination, KeptState, ReadingReport, StateUpdate, Tick
 pub use error::{Ran, StoreError, StoreErrorKind};
 pub use extensions::StoreExtensions;
 pub(crate) use fingerprint::Fingerprints;
+pub use hashed_keys::{HashedKeys, KeyHasher};
 pub use multi_charge::{Charge, LimitCharge, MultiCharge};
 pub use overrides::{Changed, OverrideChange, OverrideStore, OverrideTable, StoredOverride};
 pub use remote::{RemoteStore, Replicas, Unconfirmed};

@@ -47,10 +47,11 @@ pub use crate::store::overrides::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX, OverridesRe
 pub use crate::store::owned::{OwnedMultiCharge, OwnedRequest};
 pub use crate::store::parts::{PartReader, push_part};
 pub use crate::store::{
-    Changed, Charge, Coordination, KeptState, KeyedLimit, LimitCharge, MultiCharge, OverrideChange,
-    OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore, ReserveReply, ReserveRequest,
-    RoutedStore, Scope, StateUpdate, Store, StoreError, StoreErrorKind, StoreExtensions,
-    StoreReply, StoreRequest, StoreResult, StoredOverride, TickReadings,
+    Changed, Charge, Coordination, HashedKeys, KeptState, KeyHasher, KeyedLimit, LimitCharge,
+    MultiCharge, OverrideChange, OverrideStore, OverrideTable, Ran, ReadingReport, RemoteStore,
+    ReserveReply, ReserveRequest, RoutedStore, Scope, StateUpdate, Store, StoreError,
+    StoreErrorKind, StoreExtensions, StoreReply, StoreRequest, StoreResult, StoredOverride,
+    TickReadings,
 };
 
 /// The secret of the hash that [`KeyText`] makes, unless another one is set: the same on every node.

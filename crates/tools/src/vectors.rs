@@ -90,7 +90,15 @@ async fn open(url: &str, stores: StoreDrivers) -> Result<Arc<dyn Store>, Failure
     let run = RandomState::new().hash_one(());
     let key_prefix = format!("tg-vectors-{run:016x}");
     let (deadline, breaker) = (DEADLINE, None);
-    let options = StoreOptions { key_prefix, deadline, replays: true, breaker, announces: false };
+    let announces = false;
+    let options = StoreOptions {
+        key_prefix,
+        deadline,
+        replays: true,
+        breaker,
+        announces,
+        ..StoreOptions::default()
+    };
     let opened = stores.open(url, &options).map_err(Failure::new)?;
     opened.reach().await.map_err(|error| {
         let (shown, error) = (driver::redacted(url), printable(&error.to_string()));

@@ -30,6 +30,18 @@ impl From<Amount> for tidegate_core::Amount {
     }
 }
 
+/// A size like 512MB or 256MiB, or a number of bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+#[cfg_attr(test, schemars(example = "512MB"))]
+pub enum Size {
+    /// In bytes.
+    Bytes(u64),
+    /// With its unit.
+    Text(String),
+}
+
 /// One, or a list.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::scalar::Span;
+use super::scalar::{Size, Span};
 use crate::secret::Secret;
 
 /// The store of the counters: a URL, or a map.
@@ -41,6 +41,23 @@ pub struct StoreOptions {
     /// The number of nodes that share the store, for each node's share when the store fails. Default: counted in the store.
     #[cfg_attr(test, schemars(range(min = 1, max = 1_000_000)))]
     pub nodes: Option<u32>,
+    /// Whether identifiers (keys, addresses, paths) are replaced by a hash before they reach the store, logs, metrics and
+    /// the dashboard. Needs `hash_key_file`. Default: false.
+    pub hash_keys: Option<bool>,
+    /// A file with the secret of the hashes, 32 hexadecimal digits, as of `openssl rand -hex 16`: the same for all nodes.
+    /// Without `hash_keys`, for the hashes in logs and on the dashboard alone. Default: a new secret at each start.
+    #[cfg_attr(test, schemars(example = "/run/secrets/tidegate-hash-key"))]
+    pub hash_key_file: Option<String>,
+    /// A file that the memory store is saved to, and restored from at the start. Only this process may use it. Default:
+    /// a restart forgets all counters.
+    #[cfg_attr(test, schemars(example = "/var/lib/tidegate/counters"))]
+    pub snapshot: Option<String>,
+    /// How often the snapshot is written, beside at shutdown: a crash forgets what was counted since. 1s to 1h. Default:
+    /// 30s.
+    pub every: Option<Span>,
+    /// The most memory that the counters of the memory store take, 1MiB to 64GiB. Beyond it idle keys are dropped first,
+    /// blocked ones last. Default: 256MiB.
+    pub max_bytes: Option<Size>,
 }
 
 /// Whether there is a circuit breaker, or its thresholds.

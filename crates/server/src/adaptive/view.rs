@@ -25,6 +25,9 @@ pub(crate) struct AdaptiveLimitView {
     pub(crate) pressure: f64,
     /// The signal that reduces the limit.
     pub(crate) binding: Option<String>,
+    /// Whether that signal is a URL.
+    #[serde(skip)]
+    pub(crate) is_by_url: bool,
     /// Whether a signal has been missing for so long that the limit does not rise.
     pub(crate) stale: bool,
     /// Whether the limit rises slowly after it was nearly closed.
@@ -101,6 +104,7 @@ impl AdaptiveLimits {
             effective,
             pressure: position.clamp(0.0, 1.0),
             binding,
+            is_by_url: true,
             ..declared(plan)
         }
     }
@@ -132,6 +136,7 @@ fn declared(plan: &Plan) -> AdaptiveLimitView {
         effective: plan.units,
         pressure: 0.0,
         binding: None,
+        is_by_url: false,
         stale: false,
         warming: false,
         agreed: None,

@@ -52,7 +52,7 @@ impl Sampler {
         let Self { app, feed, before, calls: calls_before, at_us, started_ms } = self;
         let (now, calls, now_us) = (app.metrics().snapshot(), calls(app), SystemClock.steady_us());
         let adaptive = app.in_force().adaptive.clone();
-        let limits = adaptive.limits();
+        let limits = app.adaptive_limits();
         let input = SecondInput {
             before,
             now: &now,

@@ -2,8 +2,6 @@
 //!
 //! Only the head of the request is used. Its body is meant for the proxy's upstream, and may never arrive.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use http::header::{CONNECTION, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, Version};
@@ -47,7 +45,7 @@ async fn decide(
     let call = app.call(&in_force, Door::Http);
     let settings = &in_force.http;
     let denied = deny_status(request.uri.query().unwrap_or_default())?;
-    warn_untrusted_proxy(&in_force, peer, request);
+    warn_untrusted_proxy(app, &in_force, peer, request);
     let target = if policy.is_none() { TargetHeader::Required } else { TargetHeader::Optional };
     let seen = ClientRequest::forwarded(&settings.client_ip, peer, request, target)?;
     let Some(found) = settings.routes.find(&seen, policy)? else {
@@ -86,12 +84,10 @@ fn deny_status(query: &str) -> Result<StatusCode, Problem> {
     }
 }
 
-/// Warns once about `X-Forwarded-For` from an untrusted peer: all clients behind it then count as one.
-fn warn_untrusted_proxy(in_force: &InForce, peer: Peer, request: &Parts) {
-    static WARNED: AtomicBool = AtomicBool::new(false);
+/// `X-Forwarded-For` from an untrusted peer is ignored: the operator should know.
+fn warn_untrusted_proxy(app: &AppState, in_force: &InForce, peer: Peer, request: &Parts) {
     let Peer::Ip(ip) = peer else { return };
-    let is_proxy = request.headers.contains_key("x-forwarded-for");
-    if is_proxy && !in_force.http.client_ip.trusts(ip) && !WARNED.swap(true, Ordering::Relaxed) {
-        tracing::warn!(peer = %ip, "ignored X-Forwarded-*: the peer is not among client_ip.trusted_proxies");
+    if request.headers.contains_key("x-forwarded-for") && !in_force.http.client_ip.trusts(ip) {
+        app.service().events().untrusted_proxy(ip);
     }
 }

@@ -5,7 +5,8 @@
 //! are counted, and the next line has the count. Keys and clients are logged as a [label](KeyLabels): a hash, unless the
 //! operator wants them readable.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tidegate::{Key, LimitError, Limiter, SystemClock};
 
@@ -63,9 +64,9 @@ struct LineLimiter {
 }
 
 impl Events {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(labels: KeyLabels) -> Self {
         Self {
-            labels: KeyLabels::from_env(),
+            labels,
             refusals: LineLimiter::new(RATE),
             without_store: LineLimiter::new(RATE),
             wrong_secrets: LineLimiter::new(RATE),
@@ -79,8 +80,31 @@ impl Events {
     #[cold]
     pub(crate) fn wrong_secret(&self, door: Door, peer: Peer) {
         if let Some(lines_dropped) = self.wrong_secrets.permit() {
-            let (door, peer) = (door.as_str(), peer.to_string());
+            let (door, peer) = (door.as_str(), self.labels.public(peer.to_string()));
             tracing::warn!(door, peer, lines_dropped, "wrong password or token");
+        }
+    }
+
+    /// Warns once about a peer that speaks the PROXY protocol and is not trusted: an operator who sets up a load balancer
+    /// finds the reason, and a port scan does not fill the log.
+    pub(crate) fn untrusted_balancer(&self, peer: IpAddr) {
+        static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+        if !HAS_WARNED.swap(true, Relaxed) {
+            tracing::warn!(
+                peer = self.labels.public(peer.to_string()),
+                "connection refused: with `proxy_protocol` only peers in client_ip.trusted_proxies may connect"
+            );
+        }
+    }
+
+    /// Warns once about `X-Forwarded-For` from an untrusted peer: all clients behind it then count as one.
+    pub(crate) fn untrusted_proxy(&self, peer: IpAddr) {
+        static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+        if !HAS_WARNED.swap(true, Relaxed) {
+            tracing::warn!(
+                peer = self.labels.public(peer.to_string()),
+                "ignored X-Forwarded-*: the peer is not among client_ip.trusted_proxies"
+            );
         }
     }
 
@@ -88,7 +112,7 @@ impl Events {
     #[cold]
     pub(crate) fn too_many_of_client(&self, door: Door, client: &str, bound: &'static str) {
         if let Some(lines_dropped) = self.per_client.permit() {
-            let door = door.as_str();
+            let (door, client) = (door.as_str(), self.labels.public(client.to_owned()));
             tracing::warn!(
                 door,
                 client,
@@ -105,7 +129,7 @@ impl Events {
         if let Some(lines_dropped) = self.fast_urls.permit() {
             tracing::warn!(
                 policy = printable(policy),
-                url = printable(&String::from_utf8_lossy(url)),
+                url = self.labels.public(printable(&String::from_utf8_lossy(url))),
                 per_minute,
                 lines_dropped,
                 "a URL with fast responses has reached its limit, which all clients together share: raise it with \
@@ -153,7 +177,7 @@ impl Events {
         {
             let request = check.request;
             let path = |request: RequestLine<'_>| -> String {
-                printable(request.path).chars().take(PATH_CHARS_MAX).collect()
+                self.labels.public(printable(request.path).chars().take(PATH_CHARS_MAX).collect())
             };
             tracing::info!(
                 policy = printable(check.policy),

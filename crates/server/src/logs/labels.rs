@@ -1,8 +1,8 @@
-//! How a key or a client is named in the log and on the dashboard: by a hash, or in clear text.
+//! How keys, clients and paths are named in the log, in metrics and on the dashboard: by a hash, or in clear text.
 
 use std::hash::{BuildHasher, RandomState};
 
-use tidegate::Key;
+use tidegate::{Key, KeyHasher};
 use tidegate_core::text::printable;
 
 /// Shows keys and clients in the log; beside `RUST_LOG`, which sets the level.
@@ -13,26 +13,42 @@ const HASHED: &str = "hashed";
 /// Longer keys are cut.
 const CHARS_MAX: usize = 64;
 
-/// Names keys. A hash is 64 bits under a random secret of this process: the same value has the same hash under every
-/// policy, and whichever identifier of a policy it is.
+/// Names keys. A hash is 64 bits: the same value has the same hash under every policy, and whichever identifier of a
+/// policy it is.
 #[derive(Debug)]
 pub(crate) struct KeyLabels {
-    hasher: RandomState,
+    hasher: LabelHasher,
+    /// Keys in the log.
     is_shown: bool,
+    /// `store.hash_keys`: nothing that a request brought is shown in clear text, addresses and paths included.
+    hides_all: bool,
+}
+
+/// Under which secret.
+#[derive(Debug)]
+enum LabelHasher {
+    /// A random one of this process.
+    Process(RandomState),
+    /// The one of `store.hash_key_file`, the same on every node: the first half of what the store has.
+    Fleet(KeyHasher),
 }
 
 impl KeyLabels {
-    /// Hashes, unless the environment says otherwise.
-    pub(super) fn from_env() -> Self {
+    /// Hashes in the log, unless the environment says otherwise.
+    pub(crate) fn from_env(hasher: Option<KeyHasher>, hides_all: bool) -> Self {
         let wanted = std::env::var(VARIABLE).unwrap_or_else(|_| HASHED.to_owned());
         if wanted != SHOWN && wanted != HASHED {
             tracing::warn!("{VARIABLE}: expected {SHOWN} or {HASHED}; keys are hashed");
         }
-        Self::new(wanted == SHOWN)
+        if wanted == SHOWN && hides_all {
+            tracing::warn!("{VARIABLE}={SHOWN} has no effect with `store.hash_keys`");
+        }
+        Self::new(hasher, wanted == SHOWN && !hides_all, hides_all)
     }
 
-    fn new(is_shown: bool) -> Self {
-        Self { hasher: RandomState::new(), is_shown }
+    fn new(hasher: Option<KeyHasher>, is_shown: bool, hides_all: bool) -> Self {
+        let process = || LabelHasher::Process(RandomState::new());
+        Self { hasher: hasher.map_or_else(process, LabelHasher::Fleet), is_shown, hides_all }
     }
 
     /// The name of a key in the log.
@@ -40,17 +56,35 @@ impl KeyLabels {
         if self.is_shown { readable(key) } else { self.hashed(key) }
     }
 
+    /// What is readable by default, like the address of a peer or a path: as it is, unless nothing is to be.
+    pub(crate) fn public(&self, text: String) -> String {
+        if self.hides_all { self.hashed(Key::One(text.as_bytes())) } else { text }
+    }
+
+    /// Whether nothing that a request brought is readable.
+    pub(crate) const fn hides_all(&self) -> bool {
+        self.hides_all
+    }
+
     /// A number for a key.
     pub(crate) fn hash(&self, key: Key<'_>) -> u64 {
-        match key {
-            Key::One(value) => self.hasher.hash_one(value),
-            Key::Named(values) => self.hasher.hash_one(values),
+        match (key, &self.hasher) {
+            (Key::One(value), _) => self.hash_value(value),
+            (Key::Named(values), LabelHasher::Process(hasher)) => hasher.hash_one(values),
+            (Key::Named(_), LabelHasher::Fleet(hasher)) => hasher.short_hash(self.hashed(key)),
         }
     }
 
     /// A key as a hash; several values as `name=hash`.
     pub(crate) fn hashed(&self, key: Key<'_>) -> String {
-        each(key, |value| format!("{:016x}", self.hasher.hash_one(value)))
+        each(key, |value| format!("{:016x}", self.hash_value(value)))
+    }
+
+    fn hash_value(&self, value: &[u8]) -> u64 {
+        match &self.hasher {
+            LabelHasher::Process(hasher) => hasher.hash_one(value),
+            LabelHasher::Fleet(hasher) => hasher.short_hash(value),
+        }
     }
 }
 
@@ -84,7 +118,8 @@ mod tests {
 
     #[test]
     fn hashes_differ_by_key_and_by_process() {
-        let (here, there) = (KeyLabels::new(false), KeyLabels::new(false));
+        let (here, there) =
+            (KeyLabels::new(None, false, false), KeyLabels::new(None, false, false));
         let ann = || Key::One(b"ann");
         assert_eq!(here.label(ann()), here.label(ann()));
         assert_eq!(here.label(ann()).len(), 16);
@@ -93,8 +128,27 @@ mod tests {
     }
 
     #[test]
+    fn nodes_with_one_secret_have_the_same_hashes_and_the_store_s() {
+        let hasher = KeyHasher::new([7; 16]);
+        let [here, there] = [(); 2].map(|()| KeyLabels::new(Some(hasher.clone()), false, false));
+        for key in [Key::One(b"ann"), Key::Named(&NAMED)] {
+            assert_eq!((here.label(key), here.hash(key)), (there.label(key), there.hash(key)));
+        }
+        assert_eq!(here.label(Key::One(b"ann")), hasher.hash("ann")[1..17]);
+        assert_eq!(here.public("192.0.2.7".into()), "192.0.2.7");
+    }
+
+    #[test]
+    fn nothing_is_public_where_keys_are_hashed() {
+        let labels = KeyLabels::new(Some(KeyHasher::new([7; 16])), false, true);
+        let client = labels.public("192.0.2.7".into());
+        assert_eq!(client, labels.label(Key::One(b"192.0.2.7")));
+        assert_eq!(client.len(), 16);
+    }
+
+    #[test]
     fn one_client_has_the_same_hash_under_every_policy() {
-        let labels = KeyLabels::new(false);
+        let labels = KeyLabels::new(None, false, false);
         let alone = labels.label(Key::One(b"192.0.2.7"));
         let named = labels.label(Key::Named(&NAMED));
         assert!(named.starts_with(&format!("ip={alone} domain=")), "{named}");
@@ -103,7 +157,7 @@ mod tests {
 
     #[test]
     fn keys_are_readable_if_the_operator_wants_it() {
-        let labels = KeyLabels::new(true);
+        let labels = KeyLabels::new(None, true, false);
         assert_eq!(labels.label(Key::Named(&NAMED)), "ip=192.0.2.7 domain=a.example");
         assert_eq!(labels.label(Key::One(b"a\nb\xff")), "a\\nb\u{fffd}");
         let long = "x".repeat(10_000);

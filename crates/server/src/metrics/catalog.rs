@@ -123,6 +123,10 @@ families! {
         "Memory used by those keys.";
     GIVEN_UP: Counter "tidegate_keys_given_up_total" []
         "Keys evicted before they were idle, because the byte cap was reached.";
+    SNAPSHOTS: Counter "tidegate_snapshots_total" ["result"]
+        "Snapshots of the memory store: ok if written, error if not (the one before stays), unreadable if the file of the start was renamed and every counter began at zero. Only with store.snapshot.";
+    SNAPSHOT_TIME: Gauge "tidegate_snapshot_timestamp_seconds" []
+        "When the last snapshot was written, in seconds since 1970; 0 before the first.";
     LEASES_KEYS: Gauge "tidegate_leases_keys" []
         "Keys with a lease.";
     LEASES_REQUESTS: Counter "tidegate_leases_requests_total" []

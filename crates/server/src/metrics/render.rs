@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::driver::{CallTimes, NetworkStats};
+use tidegate::driver::{CallTimes, NetworkStats, SnapshotStats};
 use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
 use tidegate_core::adaptive::UrlSummary;
 
@@ -74,6 +74,9 @@ impl Metrics {
         other_network_store(to, of_others.0, &of_others.1);
         if let Some(stats) = store.memory {
             memory(to, stats);
+        }
+        if let Some(stats) = store.snapshots {
+            snapshots(to, stats);
         }
         leases(to, figures.leases);
         let reloads = [("ok", &self.reloads.ok), ("error", &self.reloads.error)];
@@ -209,6 +212,13 @@ fn memory(to: &mut impl Sink, stats: MemoryStats) {
     to.single(&catalog::KEYS, stats.keys);
     to.single(&catalog::MEMORY_BYTES, stats.bytes);
     to.single(&catalog::GIVEN_UP, stats.given_up);
+}
+
+fn snapshots(to: &mut impl Sink, stats: SnapshotStats) {
+    let SnapshotStats { written, failed, set_aside, last_us } = stats;
+    let results = [(["ok"], written), (["error"], failed), (["unreadable"], set_aside)];
+    to.samples(&catalog::SNAPSHOTS, results);
+    to.single(&catalog::SNAPSHOT_TIME, seconds(last_us, 1e6));
 }
 
 fn leases(to: &mut impl Sink, stats: LeaseStats) {

@@ -13,7 +13,7 @@ use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 pub(crate) use self::identity::Identity;
-use super::exposure;
+use super::{exposure, key_hasher};
 use crate::net::tls::Acceptor;
 use crate::service::{AppState, Draft};
 use tidegate_config::{Config, Door, Exposure, Listener};
@@ -155,6 +155,9 @@ fn check_start(running: &Config, next: &Config, insecure_bind: bool) -> Result<(
     {
         quorum.read().map_err(|why| format!("store.quorum_file: {why}"))?;
     }
+    if running.store.hash_key != next.store.hash_key {
+        key_hasher(next)?;
+    }
     Ok(())
 }
 
@@ -167,6 +170,11 @@ fn needs_restart(running: &Config, next: &Config) -> impl Iterator<Item = &'stat
         ("store.deadline", store.deadline != next.store.deadline),
         ("store.breaker", store.breaker != next.store.breaker),
         ("store.nodes", store.nodes != next.store.nodes),
+        ("store.hash_keys", store.hash_keys != next.store.hash_keys),
+        ("store.hash_key_file", store.hash_key != next.store.hash_key),
+        ("store.snapshot", store.memory.snapshot != next.store.memory.snapshot),
+        ("store.every", store.snapshot_every != next.store.snapshot_every),
+        ("store.max_bytes", store.memory.max_bytes != next.store.memory.max_bytes),
         ("key_prefix", running.key_prefix != next.key_prefix),
         ("telemetry.otlp", running.collector != next.collector),
     ];

@@ -7,6 +7,8 @@ use arc_swap::Guard;
 use tidegate::{Clock, SystemClock};
 
 use super::{Call, CheckService, Draft, InForce};
+use crate::adaptive::AdaptiveLimitView;
+use crate::logs::KeyLabels;
 use crate::metrics::{Door, Figures, Metrics, URLS_MAX};
 use crate::stats::{TargetStats, UrlStats};
 use tidegate_request::Peer;
@@ -21,9 +23,14 @@ pub(crate) struct AppState {
 }
 
 impl AppState {
+    #[cfg(test)]
     pub(crate) fn new(draft: Draft) -> Arc<Self> {
+        Self::with_labels(draft, KeyLabels::from_env(None, false))
+    }
+
+    pub(crate) fn with_labels(draft: Draft, labels: KeyLabels) -> Arc<Self> {
         let target_stats = draft.target_stats().clone();
-        let (service, urls) = (CheckService::new(draft), UrlStats::default());
+        let (service, urls) = (CheckService::new(draft, labels), UrlStats::default());
         let is_draining = AtomicBool::new(false);
         Arc::new(Self { service, target_stats, urls, is_draining })
     }
@@ -59,18 +66,31 @@ impl AppState {
         &self.urls
     }
 
+    /// The adaptive limits, with their URLs as they may be shown.
+    pub(crate) fn adaptive_limits(&self) -> Vec<AdaptiveLimitView> {
+        let mut limits = self.in_force().adaptive.limits();
+        let labels = self.service.events().labels();
+        for limit in limits.iter_mut().filter(|limit| limit.is_by_url) {
+            limit.binding = limit.binding.take().map(|url| labels.public(url));
+        }
+        limits
+    }
+
     /// Calls `then` with what is counted outside the metrics.
     pub(crate) fn with_figures(&self, then: &mut dyn FnMut(&Figures<'_>)) {
         let in_force = self.in_force();
         let adaptive = &in_force.adaptive;
         let limits = adaptive.limits().into_iter();
+        let labels = self.service.events().labels();
+        let shown_url =
+            |(url, summary): (Option<String>, _)| (url.map(|it| labels.public(it)), summary);
         let seen = self.target_stats.summaries(SystemClock.now()).into_iter();
         then(&Figures {
             upstreams: in_force.upstreams().collect(),
             pressures: adaptive.pressures(),
             effective: limits.map(|limit| (limit.label(), limit.in_force())).collect(),
             p99_us: seen.map(|(target, summary)| (target, summary.p99_us)).collect(),
-            urls: self.urls.busiest(URLS_MAX),
+            urls: self.urls.busiest(URLS_MAX).into_iter().map(shown_url).collect(),
             in_flight: in_force.in_flight.as_ref().map(|bound| bound.figures()),
             leases: in_force.engine.lease_stats(),
             dropped_log_lines: self.service.dropped_log_lines(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::SnapshotStats;
 use crate::store::StoreError;
 use crate::store::breaker::BreakerState;
 use crate::store::memory::MemoryStats;
@@ -42,13 +43,16 @@ pub enum StoreServerState {
 /// ```
 /// use tidegate::driver::StoreReport;
 ///
-/// let StoreReport { memory, network, call_times, breaker } = StoreReport::default();
-/// assert!(memory.is_none() && network.is_none() && call_times.is_none() && breaker.is_none());
+/// let StoreReport { memory, snapshots, network, call_times, breaker } = StoreReport::default();
+/// assert!(memory.is_none() && snapshots.is_none());
+/// assert!(network.is_none() && call_times.is_none() && breaker.is_none());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreReport {
     /// What a store in memory holds.
     pub memory: Option<MemoryStats>,
+    /// How often it was saved.
+    pub snapshots: Option<SnapshotStats>,
     /// What the client of a store over a network has done.
     pub network: Option<NetworkStats>,
     /// How long its calls took.
@@ -72,6 +76,7 @@ impl StoreReport {
         }
         Self {
             memory: self.memory.or(other.memory),
+            snapshots: self.snapshots.or(other.snapshots),
             network: both(self.network, other.network, |one, other| one.plus(&other)),
             call_times: both(self.call_times, other.call_times, |one, other| one.plus(&other)),
             breaker: both(self.breaker, other.breaker, |one, other| {

@@ -176,7 +176,8 @@ impl<C: Clock> EngineBuilder<C> {
         let (nodes, clock) = (self.nodes, self.clock);
         let policies = Policies::new(policies);
         let stores = Stores::new(store, variants, &clock, policies.iter());
-        let overrides = LoadedOverrides::from_table(table, &policies);
+        let hasher = stores.plain.store.extensions().key_hasher.cloned();
+        let overrides = LoadedOverrides::from_table(table, &policies, hasher);
         let state = EngineState { stores, local, nodes, clock, policies, overrides };
         Ok(Engine { state: Arc::new(state) })
     }

@@ -19,7 +19,8 @@ use crate::overrides::{Overrides, TimedOverride};
 use crate::policy::PolicyProblem;
 use crate::reply::{Reply, UnderWay};
 use crate::store::{
-    Changed, OverrideChange, OverrideStore, OverrideTable, Store, StoreError, StoredOverride,
+    Changed, KeyHasher, OverrideChange, OverrideStore, OverrideTable, Store, StoreError,
+    StoredOverride,
 };
 use crate::sync::lock;
 
@@ -148,10 +149,10 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         life: Option<Duration>,
     ) -> Reply<'e, (), OverrideError> {
         let key = key.as_key();
-        let key = canonical(key.as_ref());
-        if let Err(error) = self.state().check_override(policy, &key, text) {
+        if let Err(error) = self.state().check_override(policy, key.as_ref(), text) {
             return Reply::failed(error);
         }
+        let key = self.state().stored_key(key.as_ref());
         // Nobody means "from now until now".
         let life = life.map(|life| life.max(Duration::from_millis(1)));
         let change = OverrideChange::Set { policy, key: &key, text, life };
@@ -175,7 +176,7 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     /// ```
     pub fn remove(&self, policy: &str, key: impl AsKey) -> Reply<'e, bool, OverrideError> {
         let key = key.as_key();
-        let change = OverrideChange::Remove { policy, key: &canonical(key.as_ref()) };
+        let change = OverrideChange::Remove { policy, key: &self.state().stored_key(key.as_ref()) };
         self.change(&change, |changed| Ok(changed == Changed::Done))
     }
 
@@ -195,7 +196,8 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         policy: &str,
         key: impl AsKey,
     ) -> Reply<'e, Option<StoredOverride>, OverrideError> {
-        let (policy, key) = (policy.to_owned(), canonical(key.as_key().as_ref()).into_owned());
+        let key = self.state().stored_key(key.as_key().as_ref()).into_owned();
+        let policy = policy.to_owned();
         let is_it = move |it: &StoredOverride| it.policy == policy && *it.key == *key;
         self.list().then(move |all| Ok(all?.into_iter().find(is_it)))
     }
@@ -288,6 +290,18 @@ impl<C: Clock + 'static> EngineState<C> {
         })
     }
 
+    /// A key as the store's table has it: networks in one spelling; others as their hash where keys are hashed. A hash
+    /// that was read there stands for itself.
+    fn stored_key<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        let canonical = canonical(key);
+        match self.stores.plain.store.extensions().key_hasher {
+            Some(hasher) if network_of(&canonical).is_none() && !KeyHasher::is_hash(&canonical) => {
+                Cow::Owned(hasher.bytes(&canonical).to_vec())
+            }
+            _ => canonical,
+        }
+    }
+
     fn check_override(&self, policy: &str, key: &[u8], text: &str) -> Result<(), OverrideError> {
         let unknown = || OverrideError::UnknownPolicy(policy.to_owned());
         let policy = self.policies.get(policy).ok_or_else(unknown)?;
@@ -340,6 +354,8 @@ impl std::error::Error for OverrideError {}
 #[derive(Debug, Default)]
 pub(super) struct LoadedOverrides {
     requests: AtomicU64,
+    /// The table has hashes of keys.
+    hasher: Option<KeyHasher>,
     table: Mutex<LoadedTable>,
 }
 
@@ -364,9 +380,13 @@ struct LoadedEntry {
 
 impl LoadedOverrides {
     /// From an engine before this one.
-    pub(super) fn from_table(mut table: LoadedTable, policies: &Policies) -> Self {
-        table.apply(policies);
-        Self { requests: AtomicU64::new(table.request), table: Mutex::new(table) }
+    pub(super) fn from_table(
+        mut table: LoadedTable,
+        policies: &Policies,
+        hasher: Option<KeyHasher>,
+    ) -> Self {
+        table.apply(policies, hasher.as_ref());
+        Self { requests: AtomicU64::new(table.request), hasher, table: Mutex::new(table) }
     }
 
     /// A number for the next request, to be taken before it is sent.
@@ -394,7 +414,7 @@ impl LoadedOverrides {
         };
         let entries = entries.into_iter().map(entry).collect();
         *table = LoadedTable { request, version, entries, skipped: 0 };
-        table.apply(policies);
+        table.apply(policies, self.hasher.as_ref());
         true
     }
 
@@ -417,7 +437,7 @@ impl LoadedTable {
     }
 
     /// Gives each policy its overrides.
-    fn apply(&mut self, policies: &Policies) {
+    fn apply(&mut self, policies: &Policies, hasher: Option<&KeyHasher>) {
         let mut by_policy: HashMap<&str, Overrides<TimedOverride>> = HashMap::new();
         self.skipped = 0;
         for LoadedEntry { stored, until_us } in &*self.entries {
@@ -425,7 +445,8 @@ impl LoadedTable {
             let Some(policy) = policies.get(&stored.policy) else { continue };
             match policy.read_override(&stored.text) {
                 Ok(own) if policy.fits(&own).is_ok() => {
-                    let overrides = by_policy.entry(stored.policy.as_str()).or_default();
+                    let overrides = by_policy.entry(stored.policy.as_str());
+                    let overrides = overrides.or_insert_with(|| Overrides::hashed(hasher.cloned()));
                     insert(overrides, &stored.key, TimedOverride::new(own, *until_us));
                 }
                 _ => self.skipped += 1,

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use tidegate_core::Timestamp;
 
 use super::{
-    Changed, Coordination, OverrideChange, OverrideStore, OverrideTable, ReadingReport,
+    Changed, Coordination, KeyHasher, OverrideChange, OverrideStore, OverrideTable, ReadingReport,
     RemoteStore, StateUpdate, StoreError, StoreErrorKind, StoreResult, TickReadings,
 };
 use crate::reply::Reply;
@@ -35,6 +35,8 @@ pub struct StoreExtensions<'a> {
     pub coordination: Option<&'a dyn Coordination>,
     /// The store is reached over a network.
     pub remote: Option<&'a dyn RemoteStore>,
+    /// Identifiers are [hashed](crate::HashedKeys) before the store has them: those of overrides have to be, too.
+    pub key_hasher: Option<&'a KeyHasher>,
 }
 
 impl StoreExtensions<'_> {

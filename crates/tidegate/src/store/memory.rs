@@ -14,6 +14,7 @@ mod evict;
 mod fast_path;
 mod many;
 mod snapshot;
+mod snapshot_file;
 mod table;
 mod wide;
 mod word;
@@ -28,6 +29,7 @@ use tidegate_core::{
 };
 
 pub use snapshot::SnapshotError;
+pub use snapshot_file::{Restored, SnapshotFile};
 
 use self::budget::Budget;
 pub(crate) use self::table::Hint;
@@ -46,7 +48,7 @@ use crate::reply::Reply;
 use crate::sync::lock;
 
 /// The default byte cap: room for about six million keys of one word.
-const DEFAULT_MAX_BYTES: usize = 256 << 20;
+pub(crate) const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
 /// The smallest byte cap: a chunk of lines, of overflow lines and of wide states, each within its share.
 const MIN_MAX_BYTES: usize = 1 << 20;
@@ -467,11 +469,15 @@ impl Store for MemoryStore {
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {
-        StoreExtensions { overrides: Some(self), coordination: Some(self), remote: None }
+        StoreExtensions {
+            overrides: Some(self),
+            coordination: Some(self),
+            ..StoreExtensions::default()
+        }
     }
 }
 
-/// Not part of a [snapshot](MemoryStore::snapshot).
+/// Part of a [snapshot](MemoryStore::snapshot).
 impl OverrideStore for MemoryStore {
     fn overrides(&self, known: u64, now: Timestamp) -> StoreResult<Option<OverrideTable>> {
         Reply::ready(Ok(lock(&self.overrides).load(known, now)))

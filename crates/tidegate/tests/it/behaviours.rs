@@ -2,13 +2,21 @@
 
 use std::sync::Arc;
 
-use tidegate::{DenyCache, MemoryStore};
+use tidegate::{DenyCache, HashedKeys, KeyHasher, MemoryStore};
 use tidegate_testkit::store_behaviours;
 
 mod memory {
     use super::*;
 
     store_behaviours!(((), |_| Arc::new(MemoryStore::default())));
+}
+
+mod hashed_keys {
+    use super::*;
+
+    store_behaviours!(((), |_| {
+        Arc::new(HashedKeys::new(Arc::new(MemoryStore::default()), KeyHasher::new([7; 16])))
+    }));
 }
 
 mod deny_cache {

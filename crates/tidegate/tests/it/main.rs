@@ -15,6 +15,7 @@ mod engine;
 mod exactly_k;
 mod examples;
 mod front_page;
+mod hashed_keys;
 mod keys;
 #[cfg(feature = "leases")]
 mod leases;
@@ -25,6 +26,7 @@ mod renewal;
 mod run_time_overrides;
 mod shadow;
 mod snapshot;
+mod snapshot_file;
 mod store_errors;
 mod successor;
 mod together;

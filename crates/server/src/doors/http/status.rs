@@ -41,6 +41,6 @@ pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
         nodes: engine.nodes().get(),
         policies: in_force.policies().count(),
         leases: engine.lease_stats(),
-        adaptive: in_force.adaptive.limits(),
+        adaptive: api.app.adaptive_limits(),
     }))
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -24,7 +23,6 @@ pub(super) async fn read(
     if let Peer::Ip(ip) = peer
         && !trusts(ip)
     {
-        warn_once(ip);
         return Err(bad("PROXY protocol from an untrusted peer"));
     }
     Ok(match header(stream).await? {
@@ -32,17 +30,6 @@ pub(super) async fn read(
         Source::Unknown => Peer::Unknown,
         Source::Client(ip) => Peer::Ip(ip.to_canonical()),
     })
-}
-
-/// Once, so that an operator who sets up a load balancer finds the reason and a port scan does not fill the log.
-fn warn_once(peer: IpAddr) {
-    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
-    if !HAS_WARNED.swap(true, Relaxed) {
-        tracing::warn!(
-            %peer,
-            "connection refused: with `proxy_protocol` only peers in client_ip.trusted_proxies may connect"
-        );
-    }
 }
 
 /// The address in a header.

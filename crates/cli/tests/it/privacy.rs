@@ -1,0 +1,310 @@
+//! `store.hash_keys`: no readable identifier leaves the process. Each test shows that it does without the key.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+
+use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::support::{Folder, Server, run, tidegate};
+
+const USER: &str = "canary-user@example.com";
+const CLIENT: &str = "203.0.113.77";
+const PATH: &str = "/canary-path";
+const SECRET: &str = "00112233445566778899aabbccddeeff";
+
+const RULES: &str = "
+client_ip: { trusted_proxies: [127.0.0.0/8] }
+policies:
+  login: { algorithm: sliding-log, limit: 2/h }
+  api: { limit: 2/h }
+  windows: { algorithm: sliding-window, limit: 2/h }
+  jobs: { algorithm: concurrency, limit: 1, ttl: 1h }
+  queue: { algorithm: leaky-bucket, limit: 1/h, max_wait: 0s }
+  signup: { all: [{ name: ip, key: ip, limit: 2/h }, { name: user, key: user, limit: 2/h }] }
+  web: { limit: 1/h }
+  pages:
+    key: url
+    algorithm: sliding-window
+    limit: 240/min
+    adaptive: { source: latency, ramp: { min_value: 300ms, max_value: 18s, max_rate: 240/min, min_rate: 4/min } }
+routes:
+  - { match: { path: \"/canary*\" }, policy: web, key: [client_ip, path] }
+";
+
+/// A server that was asked by someone who must not be recognised.
+struct Asked {
+    server: Server,
+    folder: Folder,
+}
+
+impl Asked {
+    /// With these options of the store; `more` are further lines of the file.
+    fn start(store: &str, more: &str, log_keys: &str) -> Self {
+        let folder = Folder::new();
+        let secret = folder.write("secret", SECRET);
+        let store = store
+            .replace("SECRET", &secret)
+            .replace("FOLDER", folder.path("").trim_end_matches('/'));
+        let config = folder.write("tidegate.yaml", format!("store: {store}\n{more}{RULES}"));
+        let mut command = tidegate(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
+        command.env("TIDEGATE_LOG_KEYS", log_keys);
+        command.stderr(fs::File::create(folder.path("log")).unwrap());
+        let asked = Self { server: Server::launched(&mut command), folder };
+        asked.ask();
+        asked
+    }
+
+    fn post(&self, path: &str, body: &str) {
+        let reply = self.server.post(path, &body.replace("USER", USER).replace("CLIENT", CLIENT));
+        assert!(reply.status < 300, "{path} {body}: {reply:?}");
+    }
+
+    fn ask(&self) {
+        for policy in ["login", "api", "windows"] {
+            for _ in 0..4 {
+                self.post("/v1/check", &format!(r#"{{"policy":"{policy}","key":"USER"}}"#));
+            }
+        }
+        for _ in 0..4 {
+            self.post("/v1/check", r#"{"policy":"signup","keys":{"ip":"CLIENT","user":"USER"}}"#);
+            self.post("/v1/acquire", r#"{"policy":"jobs","key":"USER"}"#);
+            self.post("/v1/reserve", r#"{"policy":"queue","key":"USER"}"#);
+            let headers = [
+                ("X-Forwarded-Uri", PATH),
+                ("X-Forwarded-Method", "GET"),
+                ("X-Forwarded-For", CLIENT),
+            ];
+            self.server.send("GET", "/v1/auth", &headers, b"");
+        }
+        let together = r#"{"checks":[{"policy":"api","key":"USER"},{"policy":"web","key":"CLIENT"}],"atomic":true}"#;
+        self.post("/v1/check/batch", together);
+        for _ in 0..50 {
+            let slow = format!(r#"{{"target":"web","latency_ms":9000,"url":"{PATH}"}}"#);
+            self.post("/v1/observe", &slow);
+        }
+        let set = self.server.send(
+            "PUT",
+            &format!("/v1/overrides/api/{USER}"),
+            &[],
+            br#"{"block":true}"#,
+        );
+        assert!(set.status < 300, "{set:?}");
+    }
+
+    /// What a watcher of the dashboard gets first.
+    fn feed(&self) -> String {
+        let mut stream = self.server.connect();
+        write!(stream, "GET /v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        lines.find(|line| line.starts_with("data: ")).unwrap()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path("log")).unwrap()
+    }
+
+    /// Until the line about the last refusal is written.
+    fn wait_for_log(&self) {
+        let web = || self.log().matches(r#""policy":"web""#).count() >= 3;
+        wait_until("refusals are logged", DEADLINE, web);
+    }
+
+    /// Everything that people and programs can read of it, by name.
+    fn outputs(&self) -> Vec<(&'static str, String)> {
+        wait_until("the feed has refusals", DEADLINE, || self.feed().contains(r#""top":[{"#));
+        let slow = || self.server.get("/v1/status").body.contains(r#""binding":""#);
+        wait_until("a slow path has its limit reduced", DEADLINE, slow);
+        self.wait_for_log();
+        let get = |path: &str| self.server.get(path).body;
+        vec![
+            ("log", self.log()),
+            ("metrics", get("/metrics")),
+            ("feed", self.feed()),
+            ("status", get("/v1/status")),
+            ("overrides", get("/v1/overrides")),
+            ("policies", get("/v1/policies")),
+        ]
+    }
+}
+
+/// Every key of a Redis, with its value.
+fn contents(redis: &RedisServer) -> String {
+    let keys = redis.command(&["KEYS", "*"]).text();
+    let value = |key: &str| match redis.command(&["TYPE", key]).text().as_str() {
+        "string" => redis.command(&["GET", key]).text(),
+        "list" => redis.command(&["LRANGE", key, "0", "-1"]).text(),
+        "hash" => redis.command(&["HGETALL", key]).text(),
+        "zset" => redis.command(&["ZRANGE", key, "0", "-1"]).text(),
+        "set" => redis.command(&["SMEMBERS", key]).text(),
+        other => panic!("a {other} at {key}"),
+    };
+    let entries: Vec<_> = keys.lines().map(|key| format!("{key}\n{}", value(key))).collect();
+    entries.join("\n")
+}
+
+/// Which of the canaries a text has.
+fn readable(text: &str) -> Vec<&'static str> {
+    [USER, CLIENT, PATH].into_iter().filter(|canary| text.contains(canary)).collect()
+}
+
+#[test]
+fn no_identifier_leaves_the_process_and_without_the_key_all_of_them_do() {
+    let redis = RedisServer::start();
+    let store = format!(
+        "{{ url: '{}', deadline: 5s, hash_keys: true, hash_key_file: SECRET }}",
+        redis.url()
+    );
+    let hidden = Asked::start(&store, "", "shown");
+    let stored = contents(&redis);
+    assert!(stored.lines().count() > 10, "{stored}");
+    assert_eq!(readable(&stored), [""; 0], "{stored}");
+    for (name, text) in hidden.outputs() {
+        assert_eq!(readable(&text), [""; 0], "{name}: {text}");
+    }
+    let log = hidden.log();
+    assert!(log.contains("TIDEGATE_LOG_KEYS=shown has no effect"), "{log}");
+    // The limits and the override hold all the same.
+    assert_eq!(hidden.server.remaining("login", USER), 0);
+    let blocked = format!(r#"{{"policy":"api","key":"{USER}"}}"#);
+    assert_eq!(
+        hidden.server.post("/v1/check", &blocked).json()["retry_after_ms"],
+        serde_json::Value::Null
+    );
+
+    // A reload does not show what a restart would.
+    let config = hidden.folder.path("tidegate.yaml");
+    let text = fs::read_to_string(&config).unwrap().replace("hash_keys: true", "hash_keys: false");
+    fs::write(&config, format!("dashboard: {{ keys: shown }}\n{text}")).unwrap();
+    hidden.server.signal("HUP");
+    let reloaded = r#"tidegate_config_reload_total{result="ok"}"#;
+    wait_until("it is reloaded", DEADLINE, || hidden.server.metric(reloaded) >= Some(1.0));
+    hidden.ask();
+    for (name, text) in hidden.outputs() {
+        assert_eq!(readable(&text), [""; 0], "{name} after a reload: {text}");
+    }
+
+    // The control: the same questions, with everything shown.
+    redis.command(&["FLUSHALL"]);
+    let store = format!("{{ url: '{}', deadline: 5s }}", redis.url());
+    let shown = Asked::start(&store, "dashboard: { keys: shown }\n", "shown");
+    assert_eq!(readable(&contents(&redis)), [USER, CLIENT, PATH]);
+    for (name, text) in shown.outputs() {
+        let expected: &[&str] = match name {
+            "log" | "feed" => &[USER, CLIENT, PATH],
+            "metrics" | "status" => &[PATH],
+            "overrides" => &[USER],
+            _ => &[],
+        };
+        assert_eq!(readable(&text), expected, "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_snapshot_holds_no_identifier_and_without_the_key_its_overrides_do() {
+    for (options, expected) in
+        [(", hash_keys: true, hash_key_file: SECRET", vec![]), ("", vec![USER])]
+    {
+        let store = format!("{{ snapshot: FOLDER/counters{options} }}");
+        let mut asked = Asked::start(&store, "", "hashed");
+        assert!(asked.server.stop("TERM").success());
+        let bytes = fs::read(asked.folder.path("counters")).unwrap();
+        assert_eq!(readable(&String::from_utf8_lossy(&bytes)), expected, "{options}");
+    }
+}
+
+#[test]
+fn one_client_has_one_hash_on_every_node_and_after_a_restart() {
+    let redis = RedisServer::start();
+    let hash = |options: &str| {
+        let asked = Asked::start(
+            &format!("{{ url: '{}', deadline: 5s{options} }}", redis.url()),
+            "",
+            "hashed",
+        );
+        asked.wait_for_log();
+        let log = asked.log();
+        let line =
+            log.lines().find(|line| line.contains(r#""policy":"login""#)).expect("a refusal");
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        redis.command(&["FLUSHALL"]);
+        line["key"].as_str().unwrap().to_owned()
+    };
+    let keyed = ", hash_keys: true, hash_key_file: SECRET";
+    let label_only = ", hash_key_file: SECRET";
+    assert_eq!(hash(keyed), hash(label_only));
+    assert_eq!(hash(label_only), hash(label_only));
+    // The control: without a secret every start has its own.
+    assert_ne!(hash(""), hash(""));
+}
+
+#[test]
+fn nodes_with_one_secret_count_together_and_follow_each_other_s_overrides() {
+    let redis = RedisServer::start();
+    let store = format!(
+        "{{ url: '{}', deadline: 5s, hash_keys: true, hash_key_file: SECRET }}",
+        redis.url()
+    );
+    let first = Asked::start(&store, "", "hashed");
+    let folder = Folder::new();
+    let start = |secret: &str| {
+        let secret = folder.write("secret", secret);
+        let text = format!("store: {}\n{RULES}", store.replace("SECRET", &secret));
+        let config = folder.write("tidegate.yaml", text);
+        Server::start_with(&["serve", "-c", &config, "--listen", "127.0.0.1:0"])
+    };
+    let second = start(SECRET);
+    assert_eq!(second.remaining("login", USER), 0);
+    let body = format!(r#"{{"policy":"api","key":"{USER}"}}"#);
+    let is_blocked = || second.post("/v1/check", &body).json()["retry_after_ms"].is_null();
+    wait_until("the override holds there", DEADLINE, is_blocked);
+    let path = format!("/v1/overrides/api/{USER}");
+    let found = second.get(&path).json();
+    assert_eq!((&found["block"], found["key"].as_str().unwrap().len()), (&true.into(), 33));
+    // By the hash that the listing shows, or by the key.
+    let by_hash = format!("/v1/overrides/api/%23{}", &found["key"].as_str().unwrap()[1..]);
+    assert_eq!(second.send("DELETE", &by_hash, &[], b"").status, 204);
+    assert_eq!(first.server.get(&path).status, 404);
+    // The control: another secret is another client.
+    assert_eq!(start("ffeeddccbbaa99887766554433221100").remaining("login", USER), 2);
+}
+
+#[test]
+fn a_secret_that_is_none_is_an_error_that_says_what_to_write() {
+    let folder = Folder::new();
+    for (secret, expected) in [
+        (Some("hunter2"), "expected 32 hexadecimal digits, as `openssl rand -hex 16` prints them"),
+        (Some(""), "it is empty"),
+        (None, "cannot read"),
+    ] {
+        let file = folder.path("none");
+        let file = secret.map_or(file, |secret| folder.write("secret", secret));
+        let text = format!(
+            "store: {{ hash_keys: true, hash_key_file: {file} }}\npolicies: {{ api: 5/h }}"
+        );
+        let config = folder.write("tidegate.yaml", text);
+        let output = run(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
+        assert_eq!(output.code, Some(1));
+        let stderr = output.stderr;
+        assert!(stderr.contains("store.hash_key_file: ") && stderr.contains(expected), "{stderr}");
+        assert!(!stderr.contains("hunter2"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_reload_with_a_secret_that_no_server_would_start_with_is_refused() {
+    let folder = Folder::new();
+    let policies = "policies: { api: 5/h }\n";
+    let config = folder.write("tidegate.yaml", policies);
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &config, "--listen", "127.0.0.1:0"], &log);
+    let reload = |secret: &str, expected: &str| {
+        let secret = folder.write("secret", secret);
+        let store = format!("store: {{ hash_keys: true, hash_key_file: {secret} }}\n");
+        folder.write("tidegate.yaml", format!("{store}{policies}"));
+        server.signal("HUP");
+        let is_logged = || fs::read_to_string(&log).unwrap().contains(expected);
+        wait_until(expected, DEADLINE, is_logged);
+    };
+    reload("hunter2", "expected 32 hexadecimal digits");
+    assert!(server.metric("tidegate_config_reload_total{result=\"error\"}") >= Some(1.0));
+    reload(SECRET, r#""field":"store.hash_keys""#);
+}
