@@ -120,7 +120,7 @@ fn renamed<'a>(entry: &str, forgotten: &'a [Forgotten]) -> Option<&'a str> {
 /// Whether counters of a policy, or of the limit that a path is in, are forgotten.
 fn is_forgotten(entry: &str, path: &str, forgotten: &[Forgotten]) -> bool {
     forgotten.iter().any(|it| match it {
-        Forgotten::Prefix | Forgotten::Store => false,
+        Forgotten::Prefix | Forgotten::Store | Forgotten::Hashes => false,
         Forgotten::Policy { policy, .. }
         | Forgotten::Tag { policy, .. }
         | Forgotten::Quorum { policy, .. } => is_policy(entry, policy),

@@ -98,7 +98,7 @@ async fn until_stopped(
     for (door, listener) in &config.listen {
         may_be_open(&exposure(*door, listener))?;
     }
-    if let Some(snapshots) = store.opened.snapshots() {
+    if let Some(snapshots) = store.snapshots() {
         snapshots::log_restored(snapshots);
         // Restored overrides hold from the first request on. The memory store answers at once.
         let _ = app.in_force().engine.overrides().refresh().await;
@@ -123,6 +123,7 @@ async fn until_stopped(
     // The admin token is the only secret that a reload can remove while its door is open.
     let exposed = bound.iter().find(|(door, _)| *door == Door::Http && !insecure_bind);
     let exposed = exposed.map(|(door, bound)| bound.exposure(*door)).transpose()?;
+    let snapshots = store.snapshots().cloned();
     app.metrics().set_store(store);
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| {
@@ -156,7 +157,7 @@ async fn until_stopped(
     if is_open(Door::Proxy) {
         until_closed.spawn(upstreams::keep(upstreams_in_force(app.clone())));
     }
-    let (deadline, snapshots) = (config.store.deadline, store.opened.snapshots().cloned());
+    let deadline = config.store.deadline;
     let mut until_stopped = JoinSet::new();
     if let Some(snapshots) = &snapshots {
         until_stopped.spawn(snapshots::keep(snapshots.clone(), config.store.snapshot_every));

@@ -556,7 +556,7 @@ impl StoreDriver for MemoryDriver {
             Some(snapshots) => snapshots.clone(),
             None => store.clone(),
         };
-        Ok(OpenStore { store, kind: "memory", monitor, quorum: None, snapshots })
+        Ok(OpenStore { store, kind: "memory", monitor, routed: None, snapshots })
     }
 }
 

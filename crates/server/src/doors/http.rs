@@ -29,7 +29,7 @@ use tidegate::tower::write_retry_after;
 use tidegate::{Answer, Clock, Op, SystemClock, Timestamp};
 
 pub(crate) use self::door::HttpDoor;
-use self::router::{ApiBody, ApiRequest, HandlerResult, Methods, Route, any, get, post, whole};
+use self::router::{ApiBody, ApiRequest, HandlerResult, Route, any, get, post, whole};
 use self::shared_page::SharedPage;
 use super::shared::request::{BatchRequest, Request};
 use super::shared::{Problem, body};

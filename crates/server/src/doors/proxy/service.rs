@@ -124,7 +124,6 @@ impl From<Problem> for Unanswered {
         Self { problem, is_unreached: false }
     }
 }
-}
 
 /// An admitted request.
 struct Exchange<'a> {
