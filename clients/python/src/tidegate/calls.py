@@ -174,5 +174,5 @@ def _raise(_: Fallback, error: TidegateError) -> NoReturn:
 
 
 def _false(fallback: Fallback, error: TidegateError) -> bool:
-    fallback.allows(error)
+    fallback.drop(error)
     return False

@@ -65,7 +65,7 @@ class Fallback:
         if error.is_unknown_policy:
             raise error
         if atomic and self._on_error == "local" and not error.is_mistake:
-            policies = [(self._policies.known or {}).get(check.policy) for check in checks]
+            policies = [self._policies.find(check.policy) for check in checks]
             counted = [(policy, check) for policy, check in zip(policies, checks, strict=True) if policy]
             if len(counted) == len(checks):
                 with contextlib.suppress(ValueError):  # limits for another call
@@ -84,21 +84,34 @@ class Fallback:
 
     def release(self, check: Check, permit: str) -> bool:
         """Release a permit of this process."""
-        policy = (self._policies.known or {}).get(check.policy)
-        return policy is not None and self._local.release(policy, check, permit)
+        policy = self._policies.find(check.policy)
+        with contextlib.suppress(ValueError):  # a reload has changed its kind
+            return policy is not None and self._local.release(policy, check, permit)
+        return False
 
     def renew(self, check: Check, permit: str) -> int | None:
         """Renew a permit of this process."""
-        policy = (self._policies.known or {}).get(check.policy)
-        return None if policy is None else self._local.renew(policy, check, permit)
+        policy = self._policies.find(check.policy)
+        with contextlib.suppress(ValueError):
+            return None if policy is None else self._local.renew(policy, check, permit)
+        return None
 
     def allows(self, error: TidegateError, on_error: OnError | None = None) -> bool:
         """Whether to allow. Raises for an invalid call, and if `on_error` is `raise`."""
+        action = self._action(error, on_error)
+        self.record(error, "allow, because its limits are not known" if action == "local" else action)
+        return action != "deny"
+
+    def drop(self, error: TidegateError) -> None:
+        """Do without a call that decides nothing. Raises as `allows` does."""
+        self._action(error, None)
+        self.record(error, "dropped")
+
+    def _action(self, error: TidegateError, on_error: OnError | None) -> OnError:
         action = self._on_error if on_error is None else on_error
         if error.is_mistake or action == "raise":
             raise error
-        self.record(error, "allow, because its limits are not known" if action == "local" else action)
-        return action != "deny"
+        return action
 
     def _counted(
         self, check: Check, error: TidegateError, on_error: OnError | None, local: Local[T] | None
@@ -108,7 +121,7 @@ class Fallback:
             self._policies.unknown(check.policy)
             return None
         action = self._on_error if on_error is None else on_error
-        policy = (self._policies.known or {}).get(check.policy)
+        policy = self._policies.find(check.policy)
         if error.is_mistake or action != "local" or policy is None or local is None:
             return None
         try:

@@ -61,6 +61,10 @@ class ServerPolicies:
             self._uncompared.add(name)
             self._due_at = -math.inf if is_new else min(self._due_at, self._asked_at + RETRY_SECONDS)
 
+    def find(self, name: str) -> Mapping[str, Any] | None:
+        """A policy as the server last described it."""
+        return None if self.known is None else self.known.get(name)
+
     def is_due(self) -> bool:
         """Whether to ask the server now. Then it is not due for a while, whatever becomes of it."""
         now = self._clock()
