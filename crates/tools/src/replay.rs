@@ -224,7 +224,7 @@ fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
     }
     // What makes the numbers wrong stands before them.
     let (above, below) = report.notes.split_at(usize::from(report.out_of_order > 0));
-    let above: String = above.iter().map(|note| format!("\nnote: {note}\n")).collect();
+    let above: String = above.iter().flat_map(|note| ["\nnote: ", note.as_str(), "\n"]).collect();
     let mut out = format!(
         "{log}: {lines} lines{span}; {unlimited} not limited, {bad} could not be read\n{above}\n{table}"
     );
