@@ -42,7 +42,7 @@ impl<R> ServerReply<R> {
         count: usize,
         item: impl Fn(&[Wire]) -> Option<R>,
     ) -> Result<Self, StoreError> {
-        let (now, standing, rest) = head(&reply)?;
+        let (now, standing, rest) = head(reply)?;
         if matches!(standing, Standing::Unmarked(_)) {
             return Ok(Self { now, standing, items: vec![] });
         }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::fmt::Write as _;
 
 use tidegate::Cidr;
 use tidegate_core::adaptive::Priority;
@@ -159,7 +160,7 @@ impl Route {
         };
         let mut name = format!("{} {host_name}{path_name}{kind}{conditions}", methods.join(","));
         for network in &networks {
-            name.push_str(&format!(" network={network}"));
+            let _ = write!(name, " network={network}");
         }
         let name = name.trim_start().to_owned();
         let policy = Choice::always(RoutePolicy::new(policy.to_owned(), key));

@@ -83,11 +83,7 @@ async fn until_stopped(
     let config = (source.read)().map_err(|lines| ServeError::new(join_problems(&lines)))?;
     let hasher = key_hasher(&config).map_err(ServeError::new)?;
     let (draft, store, stores_to_watch) = build_service(&config, stores, hasher.as_ref())?;
-    // What is left out of a URL may be a secret; of memory there is nothing to leave out.
-    let names: Vec<&str> =
-        stores_to_watch.iter().map(|watched| watched.url.trim_end_matches('…')).collect();
-    tracing::info!(store = names.join(", "), configuration = source.origin, "starting");
-    source.notes.iter().for_each(|note| tracing::info!("{note}"));
+    log_start(&source, &stores_to_watch);
     let labels = KeyLabels::from_env(hasher, config.store.hash_keys);
     let (app, feed) = (AppState::with_labels(draft, labels), Arc::<Feed>::default());
     let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
@@ -135,16 +131,7 @@ async fn until_stopped(
     let telemetry = telemetry.transpose().map_err(ServeError::new)?;
     let open: Vec<Door> = bound.iter().map(|(door, _)| *door).collect();
     let is_open = |door| open.contains(&door);
-    if is_open(Door::Proxy) && config.doors.routes.is_empty() {
-        tracing::warn!(
-            "no limit is set: every request passes; --limit 240/min sets one, in a file `policies` with `routes`"
-        );
-    }
-    if !is_open(Door::Grpc) && !config.rls.policies().is_empty() {
-        tracing::warn!(
-            "rules for Envoy are configured, but no gRPC door is open: pass --grpc 127.0.0.1:8081"
-        );
-    }
+    warn_of_gaps(&config, &open);
     // The first sample is taken before a watcher can connect, so that every watcher gets a snapshot.
     let sampler = is_open(Door::Http).then(|| Sampler::new(app.clone(), feed.clone()));
     let mut doors = OpenDoors::new(app.metrics().clone());
@@ -177,19 +164,7 @@ async fn until_stopped(
     feed.close();
     systemd.stopping();
     until_stopped.abort_all();
-    let notice = match signal {
-        // The server runs in a terminal: the user waits, and no load balancer sends clients.
-        Stop::Interrupt => Duration::ZERO,
-        // Whoever sends clients hears of the stop at the same time, or later: Kubernetes removes the address while the
-        // process gets its signal, and a load balancer polls.
-        Stop::Terminate => app.in_force().rules.drain,
-    };
-    let drain_ms = u64::try_from(notice.as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(
-        drain_ms,
-        "stopping: new connections are served for as long as `drain`, then the requests in flight are finished"
-    );
-    systemd.alive_during(doors.close(notice)).await;
+    systemd.alive_during(doors.close(drain_time(signal, &app))).await;
     until_closed.abort_all();
     return_leases(&app.in_force(), deadline).await;
     if let Some(snapshots) = snapshots {
@@ -202,6 +177,45 @@ async fn until_stopped(
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Logs what is served, from where.
+fn log_start(source: &Source, stores: &[WatchedStore]) {
+    // What is left out of a URL may be a secret; of memory there is nothing to leave out.
+    let names: Vec<&str> = stores.iter().map(|watched| watched.url.trim_end_matches('…')).collect();
+    tracing::info!(store = names.join(", "), configuration = source.origin, "starting");
+    source.notes.iter().for_each(|note| tracing::info!("{note}"));
+}
+
+/// Warns of what is configured without an effect, or missing.
+fn warn_of_gaps(config: &Config, open: &[Door]) {
+    if open.contains(&Door::Proxy) && config.doors.routes.is_empty() {
+        tracing::warn!(
+            "no limit is set: every request passes; --limit 240/min sets one, in a file `policies` with `routes`"
+        );
+    }
+    if !open.contains(&Door::Grpc) && !config.rls.policies().is_empty() {
+        tracing::warn!(
+            "rules for Envoy are configured, but no gRPC door is open: pass --grpc 127.0.0.1:8081"
+        );
+    }
+}
+
+/// How long new connections are still served after a signal to stop.
+fn drain_time(signal: Stop, app: &AppState) -> Duration {
+    let drain = match signal {
+        // The server runs in a terminal: the user waits, and no load balancer sends clients.
+        Stop::Interrupt => Duration::ZERO,
+        // Whoever sends clients hears of the stop at the same time, or later: Kubernetes removes the address while the
+        // process gets its signal, and a load balancer polls.
+        Stop::Terminate => app.in_force().rules.drain,
+    };
+    let drain_ms = u64::try_from(drain.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(
+        drain_ms,
+        "stopping: new connections are served for as long as `drain`, then the requests in flight are finished"
+    );
+    drain
 }
 
 /// Opens a door with the type that implements it.

@@ -104,8 +104,8 @@ fn the_redis_protocol_answers_with_an_error_and_no_integers() {
 fn the_cause_is_shown_for_as_long_as_the_outage_lasts() {
     let outage = Outage::start();
     let server = &outage.server;
-    const METRIC: &str = "tidegate_store_outage{store=\"store\",kind=\"unreachable\"}";
-    assert!(server.metric(METRIC).is_some());
+    let metric = "tidegate_store_outage{store=\"store\",kind=\"unreachable\"}";
+    assert!(server.metric(metric).is_some());
     let status = || server.get("/v1/status").json()["outages"][0].clone();
     // Long after the first failures, when checks only learn that the breaker is open.
     let open = "tidegate_store_errors_total{kind=\"breaker-open\"}";
@@ -123,11 +123,11 @@ fn the_cause_is_shown_for_as_long_as_the_outage_lasts() {
     let names = |how: &str| now["policies"][how]["names"].to_string();
     assert_eq!(names("deny"), r#"["login","queue"]"#);
     assert_eq!((names("allow"), names("local")), (r#"["tried"]"#.into(), r#"["api"]"#.into()));
-    assert_eq!(server.metric(METRIC), Some(1.0));
+    assert_eq!(server.metric(metric), Some(1.0));
     assert!(server.metric("tidegate_redis_connects_total{result=\"error\"}").unwrap() > 1.0);
     outage.redis.restart();
     wait_until("the outage ends", DEADLINE, || status().is_null());
-    assert_eq!(server.metric(METRIC), Some(0.0));
+    assert_eq!(server.metric(metric), Some(0.0));
 }
 
 #[test]

@@ -117,14 +117,11 @@ impl<'s, 'r> Values<'s, 'r> {
 
     /// The value of a part; `None` if it is missing or empty. An error if it is there twice.
     pub(super) fn get(&mut self, part: &'s Part) -> Result<Option<&[u8]>, AmbiguousRequest> {
-        let index = match self.read.iter().position(|(known, _)| *known == part) {
-            Some(index) => index,
-            None => {
-                let value = part.value(self.request, MatchedRoute::default())?;
-                self.read.push((part, value));
-                self.read.len() - 1
-            }
-        };
+        let known = self.read.iter().position(|(known, _)| *known == part);
+        let index = known.unwrap_or(self.read.len());
+        if known.is_none() {
+            self.read.push((part, part.value(self.request, MatchedRoute::default())?));
+        }
         Ok(self.read[index].1.as_deref())
     }
 

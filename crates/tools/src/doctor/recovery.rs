@@ -40,7 +40,9 @@ fn finding(server: &StoreServer, lives: &[PolicyLife]) -> Option<Finding> {
     let StoreServerState::Forgot { ago } = server.state else { return None };
     let now = SystemClock.now();
     let out: Vec<_> = lives.iter().filter(|it| it.life > ago).collect();
-    let until = |it: &&PolicyLife| format!("{} from {}", it.policy, rfc3339(now + (it.life - ago)));
+    let until = |it: &&PolicyLife| {
+        format!("{} from {}", it.policy, rfc3339(now + it.life.saturating_sub(ago)))
+    };
     let mut named: Vec<_> = out.iter().take(NAMES_MAX).map(until).collect();
     if let more @ 1.. = out.len().saturating_sub(NAMES_MAX) {
         named.push(format!("and {more} more before that"));
