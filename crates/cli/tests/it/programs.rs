@@ -85,6 +85,21 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// A port on which nothing listens, and which nobody else gets while this lives. Who is told it can listen there.
+pub(crate) struct ReservedPort {
+    pub(crate) port: u16,
+    _socket: tokio::net::TcpSocket,
+}
+
+impl ReservedPort {
+    pub(crate) fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self { port: socket.local_addr().unwrap().port(), _socket: socket }
+    }
+}
+
 /// Waits until a program listens on the port.
 pub(crate) fn wait_for_port(port: u16) {
     let connects = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();

@@ -1,6 +1,6 @@
 //! Requests that no upstream got, and what their refusals say.
 
-use crate::programs::free_port;
+use crate::programs::ReservedPort;
 use crate::proxy_support::{Origin, Proxy, by_hand, read_head};
 use crate::support::{Folder, Reply};
 
@@ -13,7 +13,8 @@ const TWO: &str =
 #[test]
 fn a_request_that_reached_no_upstream_is_not_charged() {
     let folder = Folder::new();
-    let port = free_port();
+    let reserved = ReservedPort::new();
+    let port = reserved.port;
     let keyed = "policies:\n  site:\n    all:\n      \
                  - { name: client, key: client_ip, algorithm: sliding-log, limit: 2/h }\n      \
                  - { name: all, key: global, algorithm: sliding-log, limit: 9/h }\n\
@@ -43,8 +44,7 @@ fn a_request_that_an_upstream_may_have_worked_on_stays_charged() {
 #[test]
 fn a_502_for_programs_says_when_to_come_back_and_is_not_cached() {
     let folder = Folder::new();
-    let upstream = format!("http://127.0.0.1:{}", free_port());
-    let proxy = Proxy::start(&folder, &upstream, "", "");
+    let proxy = Proxy::start(&folder, "http://127.0.0.1:1", "", "");
     for headers in [&[("Accept", "application/json")][..], &[]] {
         let reply = proxy.server.send("GET", "/api/x", headers, b"");
         assert_eq!(reply.status, 502);

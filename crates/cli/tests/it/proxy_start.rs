@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use crate::processes::wait_until;
-use crate::programs::free_port;
+use crate::programs::ReservedPort;
 use crate::proxy_support::{Origin, Proxy, by_hand};
 use crate::support::{DEADLINE, Folder, Server, run, tidegate};
 
@@ -89,7 +89,7 @@ fn a_configuration_file_beside_the_proxy_command_is_not_read_and_the_log_says_so
 fn an_upstream_that_does_not_answer_is_warned_of_once_at_the_start() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
     let log = folder.path("log");
-    let (up, down) = (origin.url(), format!("http://127.0.0.1:{}", free_port()));
+    let (up, down) = (origin.url(), "http://127.0.0.1:1".to_owned());
     let proxy = Proxy::logged(&mut command(&up, &["--upstream", &down]), &log);
     let warning = |upstream: &str| ["upstream does not answer yet".to_owned(), upstream.to_owned()];
     let warned = |upstream| count(&log, &warning(upstream).each_ref().map(String::as_str));
@@ -101,7 +101,8 @@ fn an_upstream_that_does_not_answer_is_warned_of_once_at_the_start() {
 
 #[test]
 fn a_proxy_that_points_at_itself_does_not_start() {
-    let port = free_port();
+    let reserved = ReservedPort::new();
+    let port = reserved.port;
     for upstream in [format!("http://127.0.0.1:{port}"), format!("http://localhost:{port}")] {
         let listen = format!("127.0.0.1:{port}");
         let ran = run(&["proxy", "--upstream", &upstream, "--listen", &listen, "--limit", "9/s"]);
