@@ -1,10 +1,11 @@
 //! `proxy.in_flight`: the most requests at the upstream, however many proxies there are.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Response;
@@ -158,8 +159,7 @@ fn the_places_of_a_killed_proxy_come_back() {
     drop(held);
 }
 
-/// It has spare places when it is stopped, and requests that it has not read yet. When it goes on, its places are those of
-/// another proxy.
+/// It has not read some requests when it is stopped. When it goes on, its places are those of another proxy.
 #[test]
 fn a_proxy_that_was_stopped_passes_nothing_on_without_a_place() {
     let (redis, app) = (RedisServer::start(), App::start());
@@ -184,6 +184,56 @@ fn a_proxy_that_was_stopped_passes_nothing_on_without_a_place() {
     assert_eq!(app.most(), 2);
     app.gate.add_permits(2);
     wait_until("all are answered", DEADLINE, || taken.iter().all(JoinHandle::is_finished));
+}
+
+/// A listener that accepts nothing, with a full queue: the kernel lets further connections wait.
+fn full_listener(runtime: &tokio::runtime::Runtime) -> (TcpListener, Vec<TcpStream>) {
+    let listener = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        socket.listen(1).unwrap().into_std().unwrap()
+    });
+    listener.set_nonblocking(false).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let connect = || TcpStream::connect_timeout(&addr, Duration::from_secs(2)).ok();
+    (listener, std::iter::from_fn(connect).take(16).collect())
+}
+
+/// Its request has a place and waits for a connection when it is stopped. When it goes on, its lease has ended.
+#[test]
+fn a_proxy_that_was_stopped_while_it_connected_passes_nothing_on() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (listener, _queued) = full_listener(&runtime);
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let options = ", connect_timeout: 60s, in_flight: { max: 1, scope: fleet }";
+    let [stopped, other] = [(); 2].map(|()| Proxy::start(&folder, &url, options, &patient(&redis)));
+    let has_place =
+        |proxy: &Proxy| proxy.metric(r#"tidegate_proxy_places{state="in_use"}"#) == Some(1.0);
+    let late = ask(&stopped);
+    wait_until("it has the place", DEADLINE, || has_place(&stopped));
+    stopped.server.signal("STOP");
+    let mut asked: Vec<JoinHandle<Option<u16>>> = Vec::new();
+    wait_until("the other one has it", DEADLINE, || {
+        asked.retain(|asked| !asked.is_finished());
+        asked.push(ask(&other));
+        has_place(&other)
+    });
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    stopped.server.signal("CONT");
+    assert_eq!(late.join().unwrap(), Some(429));
+    assert_eq!(count(&statuses(asked), 200), 1);
+}
+
+fn answer(mut stream: TcpStream) {
+    let mut head = [0; 4096];
+    if stream.read(&mut head).is_ok_and(|count| count > 0) {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    }
 }
 
 #[test]
