@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::driver::StoreServer;
 use tidegate::{StoreError, Timestamp};
 use tokio::time::Instant;
 
@@ -61,6 +62,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// The most bytes of one item.
     fn item_bytes_max(&self) -> usize;
+
+    /// The servers that decide together, as they were last seen; none by default.
+    fn servers(&self) -> Vec<StoreServer> {
+        Vec::new()
+    }
 }
 
 /// The items of a batch.

@@ -6,16 +6,13 @@
 
 use std::time::Duration;
 
-use tidegate::store_kit::{PartReader, push_part};
+use tidegate::store_kit::{LIFE_MARGIN, PartReader, push_part};
 use tidegate_core::{State, Timestamp};
 
 const FORMAT: u8 = 1;
 
 /// More than the bytes of an item with one small state.
 const BYTES_EXPECTED: usize = 64;
-
-/// How much longer than needed a state is kept, for a clock that steps back.
-pub(crate) const LIFE_MARGIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Item {

@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tidegate::store_kit::written_life_max;
 use tidegate::{Ran, Reply, StoreError, StoreErrorKind, StoreResult, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::backend::ItemKey;
-use crate::item::{Item, LIFE_MARGIN};
+use crate::item::Item;
 use crate::records::foreign;
-
-/// The longest life of a lease.
-const LEASE_TTL_MAX: Duration = Duration::from_secs(1);
 
 /// How long a record counts as known to a server that has lost it.
 const RECORD_LIFE_MAX: Duration = Duration::from_mins(10);
@@ -139,10 +137,9 @@ impl Step {
         (Self { keys, decide, life_max, now, due, attempts, is_on_records, is_under_way }, reply)
     }
 
-    /// The same step on states that matter for no longer than this, and than a lease and the margin of an item's life on
-    /// top.
+    /// The same step on states that matter for no longer than this.
     pub(crate) fn mattering_for(self, longest: Duration) -> Self {
-        Self { life_max: longest.saturating_add(LEASE_TTL_MAX + LIFE_MARGIN), ..self }
+        Self { life_max: written_life_max(longest), ..self }
     }
 
     /// The same step, on records instead of states. No limit depends on a record: if a server has lost it, others need

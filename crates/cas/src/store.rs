@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::driver::{NetworkStats, StoreMonitor, StoreReport};
+use tidegate::driver::{NetworkStats, StoreMonitor, StoreReport, StoreServer};
 use tidegate::store_kit::{
     KeyText, NetworkCounters, OwnedMultiCharge, OwnedRequest, decide_each_state, decide_states,
     release_granted,
@@ -428,6 +428,10 @@ impl<B: Backend> StoreMonitor for CasStore<B> {
             call_times: Some(counters.times.read()),
             ..StoreReport::default()
         }
+    }
+
+    fn servers(&self) -> Vec<StoreServer> {
+        self.lanes.backend.servers()
     }
 }
 

@@ -269,14 +269,18 @@ impl Every {
         Duration::from_secs(days * 86_400)
     }
 
-    /// The longest that the period can be, with a day for what clocks are changed by.
-    pub(crate) const fn longest(self) -> Duration {
+    /// The longest that the period can be. Where clocks are changed, a zone may have repeated a whole day.
+    pub(crate) const fn longest(self, zone: &Zone) -> Duration {
         let days = match self {
             Self::Day => 1,
             Self::Week => 7,
             Self::Month => 31,
         };
-        Duration::from_secs((days + 1) * 86_400)
+        let repeated = match zone.rules {
+            Rules::Fixed { .. } => 0,
+            Rules::Changing { .. } => 1,
+        };
+        Duration::from_secs((days + repeated) * 86_400)
     }
 
     fn first_day(self, day: i64) -> i64 {
@@ -324,7 +328,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The civil date of a day number counted from 1970-01-01: year, month, day.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
+pub(crate) fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let since = days + DAYS_TO_1970;
     let cycle = since.div_euclid(DAYS_IN_400_YEARS);
     let in_cycle = since.rem_euclid(DAYS_IN_400_YEARS);

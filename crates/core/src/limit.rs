@@ -241,7 +241,8 @@ impl Limit {
     ///     ("100/min burst 50", 30),
     ///     ("fixed-window 100/h", 3600),
     ///     ("sliding-window 60/min buckets 6", 70),
-    ///     ("quota 100/month", 32 * 86_400), // 31 days, and the hours that clocks are changed by
+    ///     ("quota 100/day", 86_400), // with a zone whose clocks are changed, a day more
+    ///     ("quota 100/month", 31 * 86_400),
     ///     ("concurrency 5 lease 30s", 30),
     /// ] {
     ///     let limit: Limit = text.parse()?;

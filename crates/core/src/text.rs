@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use crate::calendar::civil_from_days;
+use crate::time::Timestamp;
+
 /// The most that a message repeats of what came from outside, in characters.
 const MAX_CHARS: usize = 300;
 
@@ -30,6 +33,21 @@ fn is_plain(char: char) -> bool {
     let reorders =
         matches!(char, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !char.is_control() && !reorders
+}
+
+/// A time as RFC 3339 writes it, in UTC.
+///
+/// ```
+/// use tidegate_core::{Timestamp, text::rfc3339};
+///
+/// assert_eq!(rfc3339(Timestamp::from_micros(1_700_000_000_123_456)), "2023-11-14T22:13:20.123Z");
+/// assert_eq!(rfc3339(Timestamp::from_micros(951_782_400_000_000)), "2000-02-29T00:00:00.000Z");
+/// ```
+pub fn rfc3339(at: Timestamp) -> String {
+    let (seconds, ms) = (at.as_micros() / 1_000_000, at.as_micros() / 1_000 % 1_000);
+    let (year, month, day) = civil_from_days((seconds / 86_400).cast_signed());
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
 /// The name that was probably meant: the nearest one, if it is near enough.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tidegate::driver::{Finding, OpenStore, StoreDriver, StoreOptions};
 use tidegate::store_kit::NetworkCounters;
-use tidegate::{BreakerOptions, Reply, StoreError};
+use tidegate::{BreakerOptions, Reply, StoreError, StoreErrorKind};
 use tidegate_cas::{CasOptions, CasStore};
 
 use crate::backend::PostgresBackend;
+use crate::error::remedy;
 use crate::examine::examine;
 use crate::pool::tls;
 use crate::sweep;
@@ -59,6 +60,10 @@ impl StoreDriver for PostgresDriver {
         let slow = options.deadline;
         let breaker = options.breaker.clone().map(|breaker| BreakerOptions { slow, ..breaker });
         Ok(OpenStore::with_breaker("postgres", store, breaker))
+    }
+
+    fn remedy(&self, kind: StoreErrorKind) -> Option<&'static str> {
+        remedy(kind)
     }
 
     fn examine(

@@ -47,6 +47,8 @@ fn kind_of(error: &Error) -> Option<StoreErrorKind> {
         SqlState::CANNOT_CONNECT_NOW => StoreErrorKind::Loading,
         SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN => StoreErrorKind::Disconnected,
         SqlState::INSUFFICIENT_PRIVILEGE => StoreErrorKind::Denied,
+        // No such database.
+        SqlState::INVALID_CATALOG_NAME => StoreErrorKind::Misconfigured,
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             StoreErrorKind::Denied
         }
@@ -63,4 +65,35 @@ fn text(error: &Error) -> String {
         (None, Some(source)) => format!("{error}: {source}"),
         (None, None) => error.to_string(),
     }
+}
+
+/// What to do about a failure of this kind.
+pub(crate) const fn remedy(kind: StoreErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        StoreErrorKind::Denied => {
+            "correct user and password of the URL; the role has to be the owner of the schema tidegate, as \
+             deploy/postgres/setup.sql makes it, or to have CREATE on the database: GRANT CREATE ON DATABASE name TO role"
+        }
+        StoreErrorKind::Misconfigured => {
+            "let the role make the schema tidegate, or run deploy/postgres/setup.sql as a superuser"
+        }
+        StoreErrorKind::ReadOnly => {
+            "a standby cannot count: name the primary in the URL, or all servers, of which the primary is found"
+        }
+        StoreErrorKind::OutOfMemory => {
+            "free space on the server's disk: see docs/postgres.md#a-full-disk"
+        }
+        StoreErrorKind::MaxClients => {
+            "raise max_connections, lower connections= in the URL, or put a pooler in between"
+        }
+        StoreErrorKind::Busy => "another transaction holds our rows: pg_stat_activity shows which",
+        StoreErrorKind::Loading => "the server starts: wait, and look at its log if it takes long",
+        StoreErrorKind::Unreachable
+        | StoreErrorKind::Timeout
+        | StoreErrorKind::NotSent
+        | StoreErrorKind::Disconnected => {
+            "start the server, or correct host and port of the URL: `pg_isready -h HOST -p PORT` asks it"
+        }
+        _ => return None,
+    })
 }

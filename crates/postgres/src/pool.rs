@@ -92,7 +92,12 @@ impl Pool {
 
     /// A connection that nobody else uses.
     pub(crate) async fn get(&self, due: Instant) -> Result<Lent, StoreError> {
-        let late = || StoreError::new(StoreErrorKind::NotSent, "no connection within the deadline");
+        let late = || {
+            let names: Vec<_> =
+                each_server(&self.shared.url.config).iter().map(servers::name).collect();
+            let why = format!("{}: no connection within the deadline", names.join(", "));
+            StoreError::new(StoreErrorKind::NotSent, why)
+        };
         let room = self.shared.room.clone().acquire_owned();
         let Ok(Ok(permit)) = timeout_at(due, room).await else { return Err(late()) };
         if let Some(connected) = self.shared.take_idle() {
@@ -169,7 +174,7 @@ impl Shared {
                 Err(error) => failures.push((servers::name(server), error)),
             }
         }
-        Err(one_error(failures))
+        Err(one_error(&failures))
     }
 
     /// How to connect, with the password as its file has it now.
@@ -231,17 +236,17 @@ impl Shared {
     }
 }
 
-/// What all servers said, each by its name if there are several.
-fn one_error(mut failures: Vec<(String, StoreError)>) -> StoreError {
-    let Some((_, last)) = failures.last() else {
-        return StoreError::new(StoreErrorKind::Unreachable, "the URL names no server");
-    };
-    if failures.len() > 1 {
-        let kind = last.kind();
-        let each = failures.iter().map(|(name, error)| format!("{name}: {error}"));
-        return StoreError::new(kind, each.collect::<Vec<_>>().join("; "));
+/// What all servers said, each by its name.
+fn one_error(failures: &[(String, StoreError)]) -> StoreError {
+    match failures {
+        [] => StoreError::new(StoreErrorKind::Unreachable, "the URL names no server"),
+        // The kind is said once.
+        [(name, error)] => StoreError::new(error.kind(), format!("{name}: {}", error.detail())),
+        [.., (_, last)] => {
+            let each = failures.iter().map(|(name, error)| format!("{name}: {error}"));
+            StoreError::new(last.kind(), each.collect::<Vec<_>>().join("; "))
+        }
     }
-    failures.remove(0).1
 }
 
 /// Reads the certificates that a URL names.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tidegate::{StoreError, StoreErrorKind};
+use tidegate_core::text::rfc3339;
 
 use crate::node::Node;
 use crate::rounds::majority;
 use crate::servers::{PrepareRound, RoundItem, Seen};
 use crate::standing::Standing;
-use crate::utc::utc;
 
 /// Why a round has no majority for an item, and whether another ballot can help: when another writer was ahead, or a set is
 /// being formed.
@@ -38,7 +38,7 @@ pub(crate) fn absence(
             }
             Seen::Answered { now, standing } if !standing.counts(*now, item.life_max) => {
                 lost += 1;
-                let until = standing.counts_from(item.life_max).map(utc).unwrap_or_default();
+                let until = standing.counts_from(item.life_max).map(rfc3339).unwrap_or_default();
                 let why = "has lost its data, and counts for this limit again from";
                 reasons.push(format!("{endpoint} {why} {until}"));
             }

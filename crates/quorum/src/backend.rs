@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::driver::StoreServer;
 use tidegate::store_kit::NetworkCounters;
 use tidegate::{StoreError, StoreErrorKind, Timestamp};
 use tidegate_cas::{Backend, Commit, ItemKey, Reading, Snapshot, Stored, Wanted, Written};
@@ -246,6 +247,10 @@ impl Backend for QuorumBackend {
 
     fn item_bytes_max(&self) -> usize {
         ITEM_BYTES_MAX
+    }
+
+    fn servers(&self) -> Vec<StoreServer> {
+        self.servers.nodes.iter().map(|node| node.seen()).collect()
     }
 }
 

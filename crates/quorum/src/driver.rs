@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tidegate::driver::{Finding, OpenStore, StoreDriver, StoreOptions};
 use tidegate::store_kit::NetworkCounters;
-use tidegate::{Reply, StoreError};
+use tidegate::{Reply, StoreError, StoreErrorKind};
 use tidegate_cas::{CasOptions, CasStore};
 
 use crate::backend::QuorumBackend;
-use crate::examine::examine;
+use crate::examine::{examine, remedy};
 use crate::url::QuorumUrl;
 
 /// Opens stores in a quorum of Redis servers.
@@ -54,6 +54,10 @@ impl StoreDriver for QuorumDriver {
 
     fn is_quorum(&self) -> bool {
         true
+    }
+
+    fn remedy(&self, kind: StoreErrorKind) -> Option<&'static str> {
+        remedy(kind)
     }
 
     fn examine(

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use redis::{Value as Wire, cmd};
 use tidegate::driver::Finding;
-use tidegate::{Clock, StoreError, SystemClock};
+use tidegate::store_kit::written_life_max;
+use tidegate::{Clock, StoreError, StoreErrorKind, SystemClock};
+use tidegate_core::text::rfc3339;
 use tidegate_redis::{Access, Endpoint, ServerConnection};
 use tokio::time::timeout;
 
 use crate::rounds::majority;
 use crate::standing::Standing;
 use crate::url::QuorumUrl;
-use crate::utc::utc;
 
 /// How long one server may take to answer.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -24,7 +25,8 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_millis(500);
 
 /// What one server says.
 struct Facts {
-    info: String,
+    /// `None` if the user may not read it.
+    info: Option<String>,
     marker: Option<Vec<u8>>,
     /// Its clock beside this machine's, in microseconds.
     ahead_us: i64,
@@ -40,8 +42,13 @@ pub(crate) async fn examine(url: &QuorumUrl, access: &Access, key_prefix: &str) 
                 clocks.push(facts.ahead_us);
                 checks(&facts)
             }
-            Ok(Err(error)) => vec![unreachable(&error.to_string())],
-            Err(_) => vec![unreachable("no answer within 2 s")],
+            Ok(Err(error)) => vec![not_examined(&error)],
+            Err(_) => {
+                vec![not_examined(&StoreError::new(
+                    StoreErrorKind::Timeout,
+                    "no answer within 2 s",
+                ))]
+            }
         };
         findings.extend(found.into_iter().map(|finding| finding.at(&server.to_string())));
     }
@@ -62,10 +69,13 @@ async fn facts(server: &Endpoint, access: &Access, prefix: &str) -> Result<Facts
     let time = call("TIME", &[]).await?;
     let here = before.midpoint(SystemClock.now().as_micros());
     let there = time_of(&time).unwrap_or(here);
-    let info = match call("INFO", &[]).await? {
-        Wire::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Wire::SimpleString(text) | Wire::VerbatimString { text, .. } => text,
-        _ => String::new(),
+    let info = match call("INFO", &[]).await {
+        Ok(Wire::BulkString(bytes)) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Ok(Wire::SimpleString(text) | Wire::VerbatimString { text, .. }) => Some(text),
+        Ok(_) => None,
+        // No check needs it.
+        Err(error) if error.kind() == StoreErrorKind::Denied => None,
+        Err(error) => return Err(error),
     };
     let marker = match call("GET", &[&format!("{prefix}:q:since")]).await? {
         Wire::BulkString(bytes) => Some(bytes),
@@ -85,15 +95,52 @@ fn time_of(reply: &Wire) -> Option<u64> {
     Some(number(seconds)?.saturating_mul(1_000_000).saturating_add(number(micros)?))
 }
 
-fn unreachable(why: &str) -> Finding {
-    Finding::fault("reach", why)
+fn not_examined(error: &StoreError) -> Finding {
+    let remedy = match error.kind() {
+        StoreErrorKind::Unreachable | StoreErrorKind::Timeout | StoreErrorKind::Disconnected => {
+            "start it again; to replace it, give the new one the same address"
+        }
+        kind => remedy(kind).unwrap_or("see the log of this server"),
+    };
+    Finding::fault("reach", error.to_string())
         .risk("while a majority of the servers is left, none: without one, every policy decides by on_store_error")
-        .remedy("start it again; to replace it, give the new one the same address")
+        .remedy(remedy)
+}
+
+/// What to do about a failure of this kind.
+pub(crate) const fn remedy(kind: StoreErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        StoreErrorKind::Denied => {
+            "give the user of the URL the same password and rights on every server: docs/quorum.md#the-least-rights has \
+             the ACL"
+        }
+        StoreErrorKind::Recovering => {
+            "wait until the servers that have lost their data count again: the error says when; start those that do not \
+             answer"
+        }
+        StoreErrorKind::OutOfMemory => "raise maxmemory on the servers that the error names",
+        StoreErrorKind::ReadOnly => {
+            "a replica cannot be a server of a quorum: REPLICAOF NO ONE, or name another server"
+        }
+        StoreErrorKind::Misconfigured => "free the disk of the servers that the error names",
+        StoreErrorKind::MaxClients => "raise maxclients on the servers that the error names",
+        StoreErrorKind::Busy => {
+            "somebody's script runs for too long on a server: SCRIPT KILL ends it"
+        }
+        StoreErrorKind::Loading => "wait until the servers have loaded their data",
+        StoreErrorKind::Unreachable
+        | StoreErrorKind::Timeout
+        | StoreErrorKind::NotSent
+        | StoreErrorKind::Disconnected => "start servers until a majority answers",
+        _ => return None,
+    })
 }
 
 fn checks(facts: &Facts) -> Vec<Finding> {
+    let member = standing(facts.marker.as_deref());
+    let Some(info) = &facts.info else { return vec![member, not_inspected()] };
     let field = |name: &str| {
-        let mut lines = facts.info.lines().filter_map(|line| line.split_once(':'));
+        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(key, _)| *key == name).map_or("", |(_, value)| value.trim())
     };
     let version = if field("valkey_version").is_empty() {
@@ -103,10 +150,16 @@ fn checks(facts: &Facts) -> Vec<Finding> {
     };
     vec![
         Finding::ok("version", version),
-        standing(facts.marker.as_deref()),
+        member,
         persistence(field("aof_enabled")),
         eviction(field("maxmemory"), field("maxmemory_policy")),
     ]
+}
+
+fn not_inspected() -> Finding {
+    Finding::note("inspect", "this user may not run INFO: version, AOF and eviction are not known")
+        .risk("none for checks")
+        .remedy("run the doctor with a user that may, or add +info")
 }
 
 fn standing(marker: Option<&[u8]>) -> Finding {
@@ -115,12 +168,16 @@ fn standing(marker: Option<&[u8]>) -> Finding {
             .risk("it does not count until the set is formed, or until what it knew no longer matters")
             .remedy("none: the first check that reaches all servers forms a new set"),
         Some(Ok(Standing::LostAt(at))) => {
-            Finding::warning("member", format!("it has lost its data, noticed at {}", utc(at)))
-                .risk(
-                    "it counts for a policy again when the longest window of that policy has passed since \
-                     then, and 11 s; until then the others have to serve without it",
+            Finding::warning("member", format!("it has lost its data, noticed at {}", rfc3339(at)))
+                .risk(format!(
+                    "it counts for a policy again when the longest window of that policy has passed since then, and \
+                     {} s; until then the others have to serve without it",
+                    written_life_max(Duration::ZERO).as_secs()
+                ))
+                .remedy(
+                    "wait; `tidegate doctor -c FILE` says until when for each policy. Turn on AOF, so that it keeps its \
+                     data in the next restart",
                 )
-                .remedy("wait; turn on AOF, so that it keeps its data in the next restart")
         }
         Some(Ok(_)) => Finding::ok("member", "it counts"),
         Some(Err(error)) => Finding::fault("member", error.to_string())
@@ -180,7 +237,7 @@ mod tests {
         let healthy = "redis_version:7.0.15\r\naof_enabled:1\r\nmaxmemory:0\r\n";
         let found = |info: &str, marker: Option<&[u8]>| -> Vec<&str> {
             let marker = marker.map(<[u8]>::to_vec);
-            let facts = Facts { info: info.to_owned(), marker, ahead_us: 0 };
+            let facts = Facts { info: Some(info.to_owned()), marker, ahead_us: 0 };
             let bad = checks(&facts).into_iter().filter(|it| it.severity != Severity::Ok);
             bad.map(|finding| finding.check).collect()
         };

@@ -25,7 +25,6 @@ mod script;
 mod servers;
 mod standing;
 mod url;
-mod utc;
 mod value;
 
 pub use backend::{QuorumBackend, QuorumVersion};

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::Value as Wire;
+use tidegate::driver::{StoreServer, StoreServerState};
 use tidegate::store_kit::NetworkCounters;
 use tidegate::{StoreError, StoreErrorKind};
 use tidegate_redis::{Access, Endpoint, ServerConnection};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::replies::head;
 use crate::script::Call;
 
 /// The most calls that wait for one server, those included that nobody waits for any more.
@@ -48,6 +50,8 @@ struct State {
     unanswered: usize,
     /// When the last answer came, or the first of these calls left.
     last_heard: Instant,
+    /// What the last answer said, or why there was none.
+    seen: StoreServerState,
 }
 
 enum Link {
@@ -68,6 +72,7 @@ impl Node {
     pub(crate) fn new(endpoint: Endpoint, access: Access, counters: Arc<NetworkCounters>) -> Self {
         let now = Instant::now();
         let why = StoreError::new(StoreErrorKind::Unreachable, "not connected yet");
+        let seen = StoreServerState::Away(why.clone());
         let link = Link::Down { retry_at: now, failures: 0, why };
         Self {
             endpoint,
@@ -75,7 +80,7 @@ impl Node {
             counters,
             random: RandomState::new(),
             room: Semaphore::new(CALLS_MAX),
-            state: Mutex::new(State { link, unanswered: 0, last_heard: now }),
+            state: Mutex::new(State { link, unanswered: 0, last_heard: now, seen }),
             changed: Notify::new(),
         }
     }
@@ -84,6 +89,22 @@ impl Node {
     pub(crate) fn is_hung(&self) -> bool {
         let state = self.state();
         state.unanswered > 0 && state.last_heard.elapsed() > HUNG_AFTER
+    }
+
+    /// Keeps what an answer, or that there is none, says of the server.
+    pub(crate) fn note(&self, reply: &Result<Wire, StoreError>) {
+        let seen = match reply.as_ref().map(head) {
+            Ok(Ok((now, standing, _))) => standing.state(now),
+            // A call that forms a set has another answer.
+            Ok(Err(_)) => return,
+            Err(error) => StoreServerState::Away(error.clone()),
+        };
+        self.state().seen = seen;
+    }
+
+    /// As it was last seen.
+    pub(crate) fn seen(&self) -> StoreServer {
+        StoreServer { address: self.endpoint.to_string(), state: self.state().seen.clone() }
     }
 
     /// Calls a script. An error says by its kind whether it may have run. It waits for a connection until `due`, and for the

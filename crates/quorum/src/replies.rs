@@ -38,20 +38,14 @@ pub(crate) enum AcceptReply {
 
 impl<R> ServerReply<R> {
     pub(crate) fn read(
-        reply: Wire,
+        reply: &Wire,
         count: usize,
         item: impl Fn(&[Wire]) -> Option<R>,
     ) -> Result<Self, StoreError> {
-        let Wire::Array(parts) = reply else { return Err(malformed()) };
-        let [now, marker, rest @ ..] = parts.as_slice() else { return Err(malformed()) };
-        let now = number(now).ok_or_else(malformed)?;
-        let now = Timestamp::from_micros(now);
-        let marker = text(marker).ok_or_else(malformed)?;
-        if marker.is_empty() {
-            let note = rest.first().and_then(text).ok_or_else(malformed)?;
-            return Ok(Self { now, standing: Standing::Unmarked(note.to_vec()), items: vec![] });
+        let (now, standing, rest) = head(reply)?;
+        if matches!(standing, Standing::Unmarked(_)) {
+            return Ok(Self { now, standing, items: vec![] });
         }
-        let standing = Standing::from_marker(marker)?;
         let items = rest.iter().map(|part| match part {
             Wire::Array(fields) => item(fields),
             _ => None,
@@ -59,6 +53,19 @@ impl<R> ServerReply<R> {
         let items = items.collect::<Option<Vec<R>>>().ok_or_else(malformed)?;
         if items.len() == count { Ok(Self { now, standing, items }) } else { Err(malformed()) }
     }
+}
+
+/// The server's time and standing, with which every reply begins, and the rest.
+pub(crate) fn head(reply: &Wire) -> Result<(Timestamp, Standing, &[Wire]), StoreError> {
+    let Wire::Array(parts) = reply else { return Err(malformed()) };
+    let [now, marker, rest @ ..] = parts.as_slice() else { return Err(malformed()) };
+    let now = Timestamp::from_micros(number(now).ok_or_else(malformed)?);
+    let marker = text(marker).ok_or_else(malformed)?;
+    if marker.is_empty() {
+        let note = rest.first().and_then(text).ok_or_else(malformed)?;
+        return Ok((now, Standing::Unmarked(note.to_vec()), rest));
+    }
+    Ok((now, Standing::from_marker(marker)?, rest))
 }
 
 /// One item of a reply to `prepare`.
@@ -70,13 +77,28 @@ pub(crate) fn prepared(fields: &[Wire]) -> Option<Prepared> {
             Some(ballot) => Prepared::Refused(ballot),
             None => Prepared::Foreign,
         },
-        (b"f", _) => Prepared::Foreign,
+        (b"f", [error]) => match denied(text(error)?) {
+            Some(denied) => Prepared::Failed(denied),
+            None => Prepared::Foreign,
+        },
         (b"e", [error]) => {
-            let error = String::from_utf8_lossy(text(error)?).into_owned();
-            Prepared::Failed(StoreError::new(StoreErrorKind::OutOfMemory, error))
+            let error = text(error)?;
+            let full = || {
+                let why = String::from_utf8_lossy(error).into_owned();
+                StoreError::new(StoreErrorKind::OutOfMemory, why)
+            };
+            Prepared::Failed(denied(error).unwrap_or_else(full))
         }
         _ => return None,
     })
+}
+
+/// The error of a command that the user may not run, or not on this key: in a script, versions say it differently.
+fn denied(error: &[u8]) -> Option<StoreError> {
+    let why = String::from_utf8_lossy(error);
+    let is_denied = why.starts_with("NOPERM")
+        || ["permissions", "user executing the script can't"].iter().any(|it| why.contains(it));
+    is_denied.then(|| StoreError::new(StoreErrorKind::Denied, why.into_owned()))
 }
 
 fn accepted(ballot: &[u8], value: &[u8]) -> Prepared {
@@ -124,7 +146,7 @@ mod tests {
 
     #[test]
     fn replies_of_strangers_are_errors_and_values_of_strangers_are_foreign() {
-        let read = |parts: Vec<Wire>| ServerReply::read(Wire::Array(parts), 1, prepared);
+        let read = |parts: Vec<Wire>| ServerReply::read(&Wire::Array(parts), 1, prepared);
         let item = |fields: &[&[u8]]| Wire::Array(fields.iter().map(|it| bulk(it)).collect());
         let ballot = Ballot { counter: 1, writer: 2 }.digits();
         let good = [bulk(b"5"), bulk(b"n:1")];
@@ -136,7 +158,7 @@ mod tests {
         }
         assert!(read(good.to_vec()).is_err(), "an item is missing");
         assert!(read(vec![bulk(b"5"), bulk(b"hello"), item(&[b"f"])]).is_err());
-        assert!(ServerReply::read(Wire::Okay, 0, prepared).is_err());
+        assert!(ServerReply::read(&Wire::Okay, 0, prepared).is_err());
         for fields in [
             &[&b"p"[..], ballot.as_bytes(), b"garbage"][..],
             &[b"p", b"no ballot", b""],

@@ -89,7 +89,7 @@ impl Servers {
         while (round.is_open() || round.may_be_new())
             && let Ok(Some((number, reply))) = timeout_at(due, replies.recv()).await
         {
-            let reply = reply.and_then(|reply| ServerReply::read(reply, items.len(), prepared));
+            let reply = reply.and_then(|reply| ServerReply::read(&reply, items.len(), prepared));
             round.take(number, reply, items, &self.ballots);
         }
         round
@@ -169,6 +169,7 @@ impl Servers {
             let (node, call, replies) = (node.clone(), call.clone(), replies.clone());
             tokio::spawn(async move {
                 let reply = node.call(&call, due).await;
+                node.note(&reply);
                 let _ = replies.send((number, reply)).await;
             });
         }
@@ -258,7 +259,7 @@ impl PrepareRound {
 
 fn count_accepts(tallies: &mut [Accepts], proposals: &[Proposal], reply: Result<Wire, StoreError>) {
     let reply = match reply {
-        Ok(reply) => ServerReply::read(reply, proposals.len(), accept_reply),
+        Ok(reply) => ServerReply::read(&reply, proposals.len(), accept_reply),
         Err(error) if has_not_run(&error) => {
             return tallies.iter_mut().for_each(Accepts::refused);
         }

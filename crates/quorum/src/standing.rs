@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate::driver::StoreServerState;
 use tidegate::{StoreError, StoreErrorKind, Timestamp};
 
 /// What a server knows of itself.
@@ -35,6 +36,16 @@ impl Standing {
             Self::LostAt(at) => Some(*at + life_max),
             Self::Unmarked(_) => None,
         }
+    }
+
+    /// As others are told, at this time of its own clock.
+    pub(crate) fn state(&self, now: Timestamp) -> StoreServerState {
+        let ago = match self {
+            Self::Member => return StoreServerState::Serving,
+            Self::LostAt(at) => now.as_micros().saturating_sub(at.as_micros()),
+            Self::Unmarked(_) => 0,
+        };
+        StoreServerState::Forgot { ago: Duration::from_micros(ago) }
     }
 
     /// Whether it counts at this time of its own clock.

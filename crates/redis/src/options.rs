@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tidegate::driver::{Finding, OpenStore, StoreDriver, StoreMonitor, StoreOptions, StoreReport};
-use tidegate::{BreakerOptions, BreakerState, Reply, StoreError};
+use tidegate::{BreakerOptions, BreakerState, Reply, StoreError, StoreErrorKind};
 
 use crate::access::Access;
 use crate::endpoint::Topology;
@@ -127,6 +127,25 @@ impl StoreDriver for RedisDriver {
             ..RedisOptions::new(url)
         };
         Ok(OpenStore::new("redis", RedisStore::new(options)?))
+    }
+
+    /// Names the findings of the examination, which look at the same thing more closely.
+    fn remedy(&self, kind: StoreErrorKind) -> Option<&'static str> {
+        Some(match kind {
+            StoreErrorKind::Denied => "see permissions",
+            StoreErrorKind::OutOfMemory => "see maxmemory",
+            StoreErrorKind::ReadOnly
+            | StoreErrorKind::Misconfigured
+            | StoreErrorKind::MasterDown => "see replication and disk",
+            StoreErrorKind::ClusterDown | StoreErrorKind::Moving => "see cluster",
+            StoreErrorKind::MaxClients => "see maxclients",
+            StoreErrorKind::Unreachable
+            | StoreErrorKind::Timeout
+            | StoreErrorKind::NotSent
+            | StoreErrorKind::Disconnected => "see reach and round-trip",
+            StoreErrorKind::Busy => "somebody's script runs for too long",
+            _ => "see the other findings: permissions, cluster, replication, disk",
+        })
     }
 
     fn examine(

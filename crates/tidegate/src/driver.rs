@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::text::printable;
-use tidegate_core::{Limit, Mode, Timestamp};
+use tidegate_core::{FixedWindow, Limit, Mode, Timestamp};
 
 pub use self::finding::{Finding, Severity};
-pub use self::report::{CallTimes, NetworkStats, StoreReport};
+pub use self::report::{CallTimes, NetworkStats, StoreReport, StoreServer, StoreServerState};
 pub use self::timing::{Laps, millis};
 use crate::reply::Reply;
 use crate::store::breaker::{Breaker, BreakerOptions, BreakerState};
@@ -85,6 +85,18 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
     /// `store.quorum` names.
     fn is_quorum(&self) -> bool {
         false
+    }
+
+    /// What to do about a failure of this kind, in the words of this kind of store; `None` where the error says it all.
+    ///
+    /// ```
+    /// # use tidegate::StoreErrorKind;
+    /// # use tidegate::driver::{MemoryDriver, StoreDriver};
+    /// assert_eq!(MemoryDriver.remedy(StoreErrorKind::Denied), None);
+    /// ```
+    fn remedy(&self, kind: StoreErrorKind) -> Option<&'static str> {
+        let _ = kind;
+        None
     }
 
     /// Connects, and looks for what is wrong for this many processes that will use it: `tidegate doctor`. The default
@@ -151,6 +163,11 @@ pub trait StoreMonitor: Send + Sync + fmt::Debug {
     fn cause(&self) -> Option<StoreError> {
         None
     }
+
+    /// The servers of a quorum, in the order of its URL; none of other stores.
+    fn servers(&self) -> Vec<StoreServer> {
+        Vec::new()
+    }
 }
 
 /// A store that was opened.
@@ -170,15 +187,15 @@ pub struct OpenStore {
     /// The kind of store, as people call it.
     pub kind: &'static str,
     monitor: Arc<dyn StoreMonitor>,
-    /// The second store of a [routed](Self::routed) one.
-    quorum: Option<Arc<Self>>,
+    /// The two stores of a [routed](Self::routed) one.
+    routed: Option<Arc<Both>>,
 }
 
 impl OpenStore {
     /// A store of this kind.
     pub fn new<S: Store + StoreMonitor + 'static>(kind: &'static str, store: S) -> Self {
         let store = Arc::new(store);
-        Self { store: store.clone(), kind, monitor: store, quorum: None }
+        Self { store: store.clone(), kind, monitor: store, routed: None }
     }
 
     /// Two stores that were opened, as [one](RoutedStore): the quorum is for the policies that ask for it. Its kind is that
@@ -190,17 +207,24 @@ impl OpenStore {
     /// let open = || OpenStore::new("memory", MemoryStore::default());
     /// let both = OpenStore::routed(open(), open());
     /// assert!(both.quorum().is_some() && open().quorum().is_none());
+    /// assert!(both.main().quorum().is_none());
     /// ```
     #[must_use]
     pub fn routed(main: Self, quorum: Self) -> Self {
         let store = Arc::new(RoutedStore::new(main.store.clone(), quorum.store.clone()));
-        let (kind, quorum) = (main.kind, Arc::new(quorum));
-        Self { store, kind, monitor: Arc::new(Both(main, quorum.clone())), quorum: Some(quorum) }
+        let kind = main.kind;
+        let both = Arc::new(Both { main, quorum });
+        Self { store, kind, monitor: both.clone(), routed: Some(both) }
+    }
+
+    /// The main store of a [routed](Self::routed) one; any other store itself.
+    pub fn main(&self) -> &Self {
+        self.routed.as_deref().map_or(self, |both| &both.main)
     }
 
     /// The quorum of a [routed](Self::routed) store.
     pub fn quorum(&self) -> Option<&Self> {
-        self.quorum.as_deref()
+        self.routed.as_deref().map(|both| &both.quorum)
     }
 
     /// A store of this kind, behind a [`Breaker`] if there is to be one.
@@ -221,7 +245,7 @@ impl OpenStore {
         let Some(options) = breaker else { return Self::new(kind, store) };
         let breaker = Breaker::around(store.clone(), options);
         let monitor = Arc::new(BehindBreaker { store, breaker: breaker.clone() });
-        Self { store: Arc::new(breaker), kind, monitor, quorum: None }
+        Self { store: Arc::new(breaker), kind, monitor, routed: None }
     }
 
     /// What is known without asking the store.
@@ -240,10 +264,24 @@ impl OpenStore {
         self.monitor.cause()
     }
 
-    /// `ok`, `not-connected` or `left-alone`, as far as is known without asking the store.
+    /// The servers of a quorum, in the order of its URL; none of other stores. Of a [routed](Self::routed) store, those of
+    /// both.
+    ///
+    /// ```
+    /// # use tidegate::MemoryStore;
+    /// # use tidegate::driver::OpenStore;
+    /// assert!(OpenStore::new("memory", MemoryStore::default()).servers().is_empty());
+    /// ```
+    pub fn servers(&self) -> Vec<StoreServer> {
+        self.monitor.servers()
+    }
+
+    /// `ok`, `not-connected` or `left-alone`, as far as is known without asking the store. Of a [routed](Self::routed)
+    /// store, that of the one which is worse off.
     pub fn condition(&self) -> &'static str {
-        if let Some(bad) = self.quorum().map(Self::condition).filter(|it| *it != "ok") {
-            return bad;
+        if let Some(both) = self.routed.as_deref() {
+            let conditions = [both.main.condition(), both.quorum.condition()];
+            return conditions.into_iter().find(|it| *it != "ok").unwrap_or("ok");
         }
         let StoreReport { breaker, network, .. } = self.report();
         if breaker.is_some_and(|(state, _)| state != BreakerState::Closed) {
@@ -267,17 +305,31 @@ impl OpenStore {
     /// # }
     /// ```
     pub async fn reach(&self) -> Result<(), StoreError> {
-        let limit: Result<Limit, _> = "1/s".parse();
+        self.reach_for(Duration::from_secs(1)).await
+    }
+
+    /// The same for limits whose states [matter](Limit::state_life_max) for this long: a quorum may serve some and not
+    /// others.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::driver::{StoreDrivers, StoreOptions};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), String> {
+    /// let opened = StoreDrivers::MEMORY.open("memory:", &StoreOptions::default())?;
+    /// assert!(opened.reach_for(Duration::from_hours(24)).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn reach_for(&self, state_life: Duration) -> Result<(), StoreError> {
+        let limit = FixedWindow::new(1, state_life).map(Limit::from);
         let limit = limit
             .map_err(|error| StoreError::new(StoreErrorKind::BadRequest, error.to_string()))?;
-        for in_quorum in [false, true] {
-            if in_quorum && self.quorum.is_none() {
-                break;
-            }
-            let scope = Scope::named("tidegate", "reach").in_quorum(in_quorum);
+        for store in [Some(self.main()), self.quorum()].into_iter().flatten() {
+            let scope = Scope::named("tidegate", "reach");
             let limits = [KeyedLimit { scope: &scope, key: b"reach", limit: &limit }];
             let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 0, op: Op::Peek };
-            self.store.decide(&request, Timestamp::EPOCH).await?;
+            store.store.decide(&request, Timestamp::EPOCH).await?;
         }
         Ok(())
     }
@@ -299,19 +351,30 @@ impl<S: Store + StoreMonitor + 'static> StoreMonitor for BehindBreaker<S> {
     fn cause(&self) -> Option<StoreError> {
         self.breaker.cause()
     }
+
+    fn servers(&self) -> Vec<StoreServer> {
+        self.store.servers()
+    }
 }
 
-/// Reports on two stores.
+/// Two stores, and reports on them together.
 #[derive(Debug)]
-struct Both(OpenStore, Arc<OpenStore>);
+struct Both {
+    main: OpenStore,
+    quorum: OpenStore,
+}
 
 impl StoreMonitor for Both {
     fn report(&self) -> StoreReport {
-        self.0.report().plus(&self.1.report())
+        self.main.report().plus(&self.quorum.report())
     }
 
     fn cause(&self) -> Option<StoreError> {
-        self.0.cause().or_else(|| self.1.cause())
+        self.main.cause().or_else(|| self.quorum.cause())
+    }
+
+    fn servers(&self) -> Vec<StoreServer> {
+        [self.main.servers(), self.quorum.servers()].concat()
     }
 }
 
@@ -322,6 +385,10 @@ impl<S: StoreMonitor + ?Sized> StoreMonitor for Arc<S> {
 
     fn cause(&self) -> Option<StoreError> {
         (**self).cause()
+    }
+
+    fn servers(&self) -> Vec<StoreServer> {
+        (**self).servers()
     }
 }
 

@@ -16,9 +16,12 @@
 //! - [`OverridesRecord`] and [`ReadingsRecord`] are the table of overrides and the readings of a scope as values, and as
 //!   bytes made of [parts](push_part).
 //! - [`OVERRIDES_MAX`] and [`OVERRIDE_BYTES_MAX`] bound a table of overrides.
+//! - [`written_life_max`] says how long what was written can matter.
 //! - `client_config` (feature `tls`) reads the certificates for connections to a store.
 //! - `BreakerTarget` (feature `breaker`) is for a store of several nodes, each with a breaker of its own: it asks for a
 //!   `BreakerPass` before each call, and counts the result with it.
+
+use std::time::Duration;
 
 #[doc(inline)]
 pub use tidegate_core::{EXACT_MAX, Grant, GrantRequest, LeaseError, Return, Verdict};
@@ -63,3 +66,23 @@ pub use crate::store::{
 /// ```
 #[cfg(feature = "breaker")]
 pub const HASH_KEY: [u8; 16] = *b"tidegate-default";
+
+/// How much longer than it matters a state is kept, for a clock that steps back.
+pub const LIFE_MARGIN: Duration = Duration::from_secs(10);
+
+/// The longest life of a lease.
+const LEASE_LIFE_MAX: Duration = Duration::from_secs(1);
+
+/// How long what was written of a state can matter at most, if the state itself
+/// [matters](tidegate_core::Limit::state_life_max) for this long: a lease longer, and a margin. For so long, a server of a
+/// quorum that has lost its data does not count.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::store_kit::written_life_max;
+///
+/// assert_eq!(written_life_max(Duration::from_secs(60)), Duration::from_secs(71));
+/// ```
+pub const fn written_life_max(state_life_max: Duration) -> Duration {
+    state_life_max.saturating_add(LEASE_LIFE_MAX).saturating_add(LIFE_MARGIN)
+}

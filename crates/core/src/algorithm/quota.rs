@@ -158,7 +158,7 @@ impl Quota {
     /// Until the end of the longest window that there can be.
     pub(crate) const fn state_life_max(&self) -> Duration {
         match &self.cadence {
-            Cadence::Calendar { every, .. } => every.longest(),
+            Cadence::Calendar { every, zone, .. } => every.longest(zone),
             Cadence::Fixed(window) => window.period(),
             Cadence::Rolling(window) => window.state_life_max(),
         }

@@ -1,6 +1,8 @@
 //! A server that restarts empty stays out until what it knew no longer matters.
 
 use tidegate::StoreErrorKind;
+use tidegate::store_kit::written_life_max;
+use tidegate_core::Limit;
 use tidegate_testkit::processes::{DEADLINE, RedisServer, wait_until};
 
 use crate::support::{Trio, options, take, until_ok, within};
@@ -91,4 +93,29 @@ async fn at_the_first_start_a_set_waits_for_a_server_that_comes_a_little_later()
         return;
     }
     wait_until("all are members", DEADLINE, || servers.0.iter().all(is_member));
+}
+
+/// The table of the page is what the code does.
+#[test]
+fn the_page_says_how_long_a_server_that_has_lost_its_data_is_out() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/quorum.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().skip_while(|line| !line.contains("| out for |")).skip(2);
+    let mut seen = 0;
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let limit: Limit = cells[1].trim_matches('`').parse().unwrap();
+        let out = cells[2].split(';').next().unwrap();
+        assert_eq!(duration(written_life_max(limit.state_life_max()).as_secs()), out, "{row}");
+        seen += 1;
+    }
+    assert_eq!(seen, 4);
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        ..86_400 if seconds < 3_600 => format!("{seconds} s"),
+        ..172_800 => format!("{} h {} s", seconds / 3_600, seconds % 3_600),
+        _ => format!("{} days {} s", seconds / 86_400, seconds % 86_400),
+    }
 }

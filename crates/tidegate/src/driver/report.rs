@@ -1,7 +1,41 @@
 //! What a store reports of itself, as plain data for metrics.
 
+use std::time::Duration;
+
+use crate::store::StoreError;
 use crate::store::breaker::BreakerState;
 use crate::store::memory::MemoryStats;
+
+/// One of several servers that decide together, as it was last seen.
+///
+/// ```
+/// use tidegate::driver::{StoreServer, StoreServerState};
+///
+/// let state = StoreServerState::Serving;
+/// let server = StoreServer { address: "10.0.0.5:6379".to_owned(), state };
+/// assert_eq!(server.state, StoreServerState::Serving);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoreServer {
+    /// Its address.
+    pub address: String,
+    /// How it is.
+    pub state: StoreServerState,
+}
+
+/// How a [`StoreServer`] is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreServerState {
+    /// It answers, and counts.
+    Serving,
+    /// It answers, and has lost what it knew. It does not count until that no longer matters.
+    Forgot {
+        /// How long ago that was noticed, by its own clock.
+        ago: Duration,
+    },
+    /// It does not answer.
+    Away(StoreError),
+}
 
 /// What is known of a store without asking it. A part is `None` where the store has no such thing.
 ///

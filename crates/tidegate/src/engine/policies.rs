@@ -168,6 +168,39 @@ impl<'a> PolicyView<'a> {
         self.policy.options.replicas
     }
 
+    /// Whether a [quorum](crate::Policy::quorum) is to count it.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let payout = Policy::all().limit("", "5/day").quorum(true);
+    /// let engine = Engine::builder().policy("api", "5/s").policy("payout", payout).build()?;
+    /// assert!(engine.policies().map(|policy| policy.is_in_quorum()).eq([false, true]));
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub const fn is_in_quorum(&self) -> bool {
+        self.policy.options.quorum
+    }
+
+    /// How long a state of its limits [matters](tidegate_core::Limit::state_life_max) at most.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::all().limit("second", "10/s").limit("hour", "fixed-window 99/h");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// assert_eq!(engine.policy_ref("plan")?.state_life_max(), Duration::from_hours(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn state_life_max(&self) -> Duration {
+        match &self.policy.kind {
+            CompiledKind::Shaper(_, shaper) => shaper.state_life_max(),
+            CompiledKind::Limits { members, .. } => {
+                let lives = members.iter().map(|(_, member)| member.limit.state_life_max());
+                lives.max().unwrap_or_default()
+            }
+        }
+    }
+
     /// Why a policy that asks for leases runs without, where it does: its burst or period is too small for them.
     ///
     /// ```

@@ -185,6 +185,17 @@ impl StoreError {
         self.kind
     }
 
+    /// What is known about it.
+    ///
+    /// ```
+    /// # use tidegate::{StoreError, StoreErrorKind};
+    /// let error = StoreError::new(StoreErrorKind::Timeout, "no answer within 20ms");
+    /// assert_eq!(error.detail(), "no answer within 20ms");
+    /// ```
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Whether the request was carried out.
     pub const fn ran(&self) -> Ran {
         self.kind.ran()
