@@ -3,16 +3,18 @@
 //! The store's driver knows what can be wrong with its servers. `script` runs every algorithm through the real client.
 
 mod print;
+mod recovery;
 mod script;
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use self::recovery::PolicyLife;
 use super::failure::block_on;
 use super::{ERROR, Failure, OK};
-use tidegate::StoreError;
-use tidegate::driver::{self, Finding, Severity, StoreDrivers};
+use tidegate::driver::{self, Finding, Severity, StoreDriver, StoreDrivers};
+use tidegate::{Policy, StoreError, StoreErrorKind};
 use tidegate_config::Config;
 
 const EXAMPLES: &str = "\
@@ -59,28 +61,33 @@ pub struct DoctorArgs {
 }
 
 impl DoctorArgs {
-    /// With each store of the configuration, if there is one.
-    fn configured(&self, stores: StoreDrivers) -> Result<Vec<Self>, Failure> {
-        let Some(file) = &self.config else { return Ok(vec![self.clone()]) };
+    /// With each store of the configuration, if there is one, and the policies that it counts.
+    fn configured(&self, stores: StoreDrivers) -> Result<Vec<(Self, Vec<PolicyLife>)>, Failure> {
+        let Some(file) = &self.config else { return Ok(vec![(self.clone(), Vec::new())]) };
         let config =
             Config::read(file, stores).map_err(|problems| Failure::new(problems.to_string()))?;
         let url = config.store.url.read();
         let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
         let nodes = config.store.nodes.map_or(self.nodes, |nodes| nodes.get().into());
-        let main = Self { store: url.0, key_prefix: config.key_prefix, nodes, ..self.clone() };
-        let Some(quorum) = &config.store.quorum else { return Ok(vec![main]) };
+        let key_prefix = config.key_prefix.clone();
+        let main = Self { store: url.0, key_prefix, nodes, ..self.clone() };
+        let Some(quorum) = &config.store.quorum else {
+            return Ok(vec![(main, recovery::lives(&config, |_| true))]);
+        };
         let url = quorum.read();
         let url = url.map_err(|why| Failure::new(format!("store.quorum_file: {why}")))?;
         let quorum = Self { store: url.0, ..main.clone() };
-        Ok(vec![main, quorum])
+        let in_main = recovery::lives(&config, |policy| !policy.is_in_quorum());
+        let in_quorum = recovery::lives(&config, Policy::is_in_quorum);
+        Ok(vec![(main, in_main), (quorum, in_quorum)])
     }
 }
 
 /// Examines, prints, and exits with 1 on a fault.
 pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let mut findings = Vec::new();
-    for args in args.configured(stores)? {
-        findings.extend(block_on(create_and_examine(&args, stores))?);
+    for (args, lives) in args.configured(stores)? {
+        findings.extend(block_on(create_and_examine(&args, &lives, stores))?);
     }
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
@@ -89,6 +96,7 @@ pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
 
 async fn create_and_examine(
     args: &DoctorArgs,
+    lives: &[PolicyLife],
     stores: StoreDrivers,
 ) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
@@ -101,7 +109,7 @@ async fn create_and_examine(
             Err(error) => return Ok(vec![not_created(url, &error)]),
         };
     }
-    findings.extend(examine(args, stores).await?);
+    findings.extend(examine(args, lives, stores).await?);
     Ok(findings)
 }
 
@@ -111,7 +119,11 @@ fn not_created(url: &str, error: &StoreError) -> Finding {
         .remedy("give it what the error asks for; the page of the engine names the rights that it needs")
 }
 
-async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>, Failure> {
+async fn examine(
+    args: &DoctorArgs,
+    lives: &[PolicyLife],
+    stores: StoreDrivers,
+) -> Result<Vec<Finding>, Failure> {
     let url = driver::normalized(&args.store);
     if stores.is_local(url) {
         let seen = "the state is in each process's own memory: there is nothing to connect to";
@@ -126,7 +138,7 @@ async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>
             vec![
                 Finding::fault("reach", seen)
                     .risk("every policy decides by on_store_error")
-                    .remedy("start the store, or correct the URL"),
+                    .remedy(not_reached(driver, error.kind())),
             ]
         }
     };
@@ -134,7 +146,22 @@ async fn examine(args: &DoctorArgs, stores: StoreDrivers) -> Result<Vec<Finding>
     if findings.is_empty() || findings.iter().any(|it| it.severity == Severity::Ok) {
         let opened = stores.open(url, &options).map_err(Failure::new)?;
         let id = format!("doctor-{:08x}", RandomState::new().hash_one(()) >> 32);
-        findings.extend(script::run(opened.store, id).await);
+        findings.extend(script::run(opened.store.clone(), id, driver).await);
+        findings.extend(recovery::findings(&opened.servers(), lives));
     }
     Ok(findings)
+}
+
+/// What to do about a failed check, in the words of the store.
+fn remedy(driver: &dyn StoreDriver, kind: StoreErrorKind) -> &'static str {
+    let usual = "do what the error asks for; the page of the engine names the rights that it needs";
+    driver.remedy(kind).unwrap_or(usual)
+}
+
+/// The same where no finding of the examination is left to refer to.
+fn not_reached(driver: &dyn StoreDriver, kind: StoreErrorKind) -> &'static str {
+    match driver.remedy(kind) {
+        Some(remedy) if !remedy.starts_with("see ") => remedy,
+        _ => "start the store, or correct the URL",
+    }
 }

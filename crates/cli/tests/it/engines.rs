@@ -274,3 +274,53 @@ fn what_a_quorum_cannot_do_is_said_when_it_is_written() {
     let text = output.stdout + &output.stderr;
     assert!(output.code == Some(0) && text.contains("no policy is counted there"), "{text}");
 }
+
+#[test]
+fn a_quorum_needs_no_more_rights_than_its_page_says() {
+    let page = std::fs::read_to_string(crate::programs::root().join("docs/quorum.md")).unwrap();
+    let line = page.lines().find(|line| line.starts_with("redis-cli ACL SETUSER")).unwrap();
+    let line = line.replace('\'', "");
+    let (_, rules) = line.split_once(" tidegate ").unwrap();
+    let check = |rules: &str| {
+        let server = || RedisServer::builder().user("tidegate", rules).start();
+        let servers = [(); 3].map(|()| server());
+        let hosts = servers.each_ref().map(RedisServer::address).join(",");
+        let output =
+            run(&["doctor", "--store", &format!("redis+quorum://tidegate:PASSWORD@{hosts}")]);
+        (output.code, output.stdout)
+    };
+    let (code, text) = check(rules);
+    assert!(code == Some(0) && text.contains("every algorithm has run"), "{text}");
+    // Without what only the doctor reads, everything still runs.
+    let (code, text) = check(&rules.replace(" +info", ""));
+    assert!(code == Some(0) && text.contains("may not run INFO"), "{text}");
+    // One right less: the remedy is that of a quorum.
+    let (code, text) = check(&rules.replace(" +hmget", ""));
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(code == Some(1) && joined.contains("docs/quorum.md#the-least-rights"), "{text}");
+    assert!(!joined.contains("see permissions"), "{text}");
+}
+
+#[test]
+fn the_doctor_speaks_of_roles_and_addresses_where_postgres_fails() {
+    let postgres = PostgresServer::start();
+    postgres.sql("CREATE ROLE weak LOGIN; REVOKE CREATE ON DATABASE postgres FROM PUBLIC");
+    let doctor = |url: &str| {
+        let output = run(&["doctor", "--store", url]);
+        assert_eq!(output.code, Some(1), "{}", output.stdout);
+        output.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let address = postgres.address();
+    let text = doctor(&format!("postgres://weak@{address}/postgres"));
+    assert!(text.contains(&format!("denied: {address}: ")), "{text}");
+    assert!(
+        text.contains("GRANT CREATE ON DATABASE") && !text.contains("see permissions"),
+        "{text}"
+    );
+    let text = doctor(&format!("postgres://weak@{address}/nowhere"));
+    assert!(text.contains(&format!("misconf: {address}: ")), "{text}");
+    postgres.kill();
+    let text = doctor(&postgres.url());
+    assert!(text.contains(&format!("unreachable: {address}: ")), "{text}");
+    assert!(text.contains("pg_isready"), "{text}");
+}

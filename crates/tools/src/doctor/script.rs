@@ -8,7 +8,7 @@ use tidegate::{
     StoreErrorKind, StoreRequest, SystemClock,
 };
 
-use tidegate::driver::{Finding, Laps, StoreOptions};
+use tidegate::driver::{Finding, Laps, StoreDriver, StoreOptions};
 use tidegate_core::text::printable;
 
 /// One of each kind of state.
@@ -42,7 +42,11 @@ pub(super) fn options(key_prefix: &str) -> StoreOptions {
 }
 
 /// Runs the scripts with keys of this run, which are deleted or expire.
-pub(super) async fn run(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
+pub(super) async fn run(
+    store: Arc<dyn Store>,
+    key: String,
+    driver: &dyn StoreDriver,
+) -> Vec<Finding> {
     let test = ScriptTest { store, key };
     let mut failed: Vec<(&str, StoreError)> = Vec::new();
     for text in LIMITS {
@@ -52,7 +56,7 @@ pub(super) async fn run(store: Arc<dyn Store>, key: String) -> Vec<Finding> {
     // One finding per kind of failure, however many algorithms it hits.
     failed.dedup_by_key(|(_, error)| error.kind());
     let mut findings: Vec<_> =
-        failed.iter().map(|(what, error)| script_failed(what, error)).collect();
+        failed.iter().map(|(what, error)| script_failed(what, error, driver)).collect();
     if !findings.is_empty() {
         return findings;
     }
@@ -108,23 +112,8 @@ fn parsed<L: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<L,
 }
 
 /// A check by this algorithm failed.
-fn script_failed(what: &str, error: &StoreError) -> Finding {
-    let remedy = match error.kind() {
-        StoreErrorKind::Denied => "see permissions",
-        StoreErrorKind::OutOfMemory => "see maxmemory",
-        StoreErrorKind::ReadOnly | StoreErrorKind::Misconfigured | StoreErrorKind::MasterDown => {
-            "see replication and disk"
-        }
-        StoreErrorKind::ClusterDown | StoreErrorKind::Moving => "see cluster",
-        StoreErrorKind::MaxClients => "see maxclients",
-        StoreErrorKind::Unreachable
-        | StoreErrorKind::Timeout
-        | StoreErrorKind::NotSent
-        | StoreErrorKind::Disconnected => "see reach and round-trip",
-        StoreErrorKind::Busy => "somebody's script or transaction runs for too long",
-        _ => "see the other findings: permissions, cluster, replication, disk",
-    };
+fn script_failed(what: &str, error: &StoreError, driver: &dyn StoreDriver) -> Finding {
     Finding::fault("script", format!("{what}: {}", printable(&error.to_string())))
         .risk("such checks fail, and on_store_error decides")
-        .remedy(remedy)
+        .remedy(super::remedy(driver, error.kind()))
 }
