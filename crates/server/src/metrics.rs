@@ -31,7 +31,7 @@ use tidegate::{Clock, StoreErrorKind, SystemClock};
 
 use self::histogram::DurationHistogram;
 pub(crate) use self::histogram::{Durations, NO_DURATIONS};
-pub(crate) use self::outage::StoreOutage;
+pub(crate) use self::outage::{ServerCounts, StoreOutage, StoreRole, one_line};
 use self::policies::Policies;
 pub(crate) use self::policies::{Counters, Outcome, Status};
 pub(crate) use self::refusals::{RefusalReport, Refusals};
@@ -82,7 +82,7 @@ pub(crate) struct Metrics {
     shed: StripedCounters<{ Shed::ALL.len() }>,
     reloads: Reloads,
     store: ArcSwapOption<OpenStore>,
-    outage: ArcSwapOption<StoreOutage>,
+    stores: outage::StoreStates,
 }
 
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! Starts the server: opens the store and the doors, and closes them on shutdown.
 
+mod quorum_watch;
 mod reload;
 mod store_watch;
 mod systemd;
@@ -25,9 +26,9 @@ use crate::doors::http::HttpDoor;
 use crate::doors::proxy::ProxyDoor;
 use crate::doors::resp::RespDoor;
 use crate::doors::{DoorContext, OpenDoor};
-use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
 use crate::metrics::WithFigures;
+use crate::metrics::{Metrics, StoreRole};
 use crate::net::{
     AcceptBounds, Client, Clients, ConnectionHandler, Listener, OnRefused, Preamble, Shutdown,
     Stream, TrustedPeers, accept, tls,
@@ -78,7 +79,7 @@ async fn until_stopped(
     // Before the file is read, so that no change is missed.
     let identity = Identity::read(&source.files);
     let config = (source.read)().map_err(|lines| ServeError::new(join_problems(&lines)))?;
-    let (draft, store) = build_service(&config, stores)?;
+    let (draft, store, stores_to_watch) = build_service(&config, stores)?;
     let (app, feed) = (AppState::new(draft), Arc::<Feed>::default());
     let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
     {
@@ -104,7 +105,7 @@ async fn until_stopped(
     // The admin token is the only secret that a reload can remove while its door is open.
     let exposed = bound.iter().find(|(door, _)| *door == Door::Http && !insecure_bind);
     let exposed = exposed.map(|(door, bound)| bound.exposure(*door)).transpose()?;
-    app.metrics().set_store(store.opened.clone());
+    app.metrics().set_store(store);
     #[cfg(feature = "otlp")]
     let telemetry = config.collector.as_ref().map(|url| {
         let counted = app.clone();
@@ -137,7 +138,9 @@ async fn until_stopped(
     if let Some(sampler) = sampler {
         until_stopped.spawn(sampler.run());
     }
-    until_stopped.spawn(store_watch::watch(app.clone(), store));
+    for store in stores_to_watch {
+        until_stopped.spawn(store_watch::watch(app.clone(), store));
+    }
     let reloader = Reloader::new(source, app.clone(), config, identity, exposed, insecure_bind);
     until_stopped.spawn(reloader.run(hangup));
     let systemd = Notifier::from_env();
@@ -182,7 +185,7 @@ fn open_door(
 fn build_service(
     config: &Config,
     stores: StoreDrivers,
-) -> Result<(Draft, WatchedStore), ServeError> {
+) -> Result<(Draft, OpenStore, Vec<WatchedStore>), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
     let options = StoreOptions {
@@ -192,7 +195,12 @@ fn build_service(
         ..StoreOptions::default()
     };
     let mut opened = stores.open(&url.0, &options).map_err(ServeError::new)?;
-    let mut name = driver::redacted(&url.0);
+    let watched = |role, opened: &OpenStore, url: &str| WatchedStore {
+        role,
+        opened: opened.clone(),
+        url: driver::redacted(url).into(),
+    };
+    let mut stores_to_watch = vec![watched(StoreRole::Main, &opened, &url.0)];
     if let Some(quorum) = &choice.quorum {
         let url =
             quorum.read().map_err(|why| ServeError::new(format!("store.quorum_file: {why}")))?;
@@ -205,8 +213,8 @@ fn build_service(
         // Nodes are counted in the main store.
         let options = StoreOptions { announces: false, ..options };
         let second = stores.open(&url.0, &options).map_err(ServeError::new)?;
+        stores_to_watch.push(watched(StoreRole::Quorum, &second, &url.0));
         opened = OpenStore::routed(opened, second);
-        name = format!("{name} and {}", driver::redacted(&url.0));
     }
     let builder = Engine::builder().store(opened.store.clone());
     let builder = match choice.nodes {
@@ -219,7 +227,7 @@ fn build_service(
         AdaptiveLimits::shared_over(opened.store.clone())
     };
     let draft = Draft::build(config, builder, adaptive.into(), None).map_err(ServeError::new)?;
-    Ok((draft, WatchedStore { opened, name }))
+    Ok((draft, opened, stores_to_watch))
 }
 
 fn join_problems(lines: &[String]) -> String {

@@ -18,7 +18,7 @@ mod unanswered;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate::{Clock, Key, Source, SystemClock};
+use tidegate::{Clock, Key, Source, StoreErrorKind, SystemClock};
 
 pub(crate) use self::app::AppState;
 pub(crate) use self::call::{Call, Question, Record, SeenRequest};
@@ -140,7 +140,13 @@ impl CheckService {
                 route: request.route,
             }),
         };
-        self.events.record(&line, outcome, || self.metrics.store_cause());
+        let role = || self.metrics.role_of(asked.is_in_quorum);
+        let counts =
+            |kind: StoreErrorKind| kind.is_store_failure() || kind == StoreErrorKind::Recovering;
+        if outcome.store_error.is_some_and(counts) {
+            self.metrics.failing(role(), SystemClock.now());
+        }
+        self.events.record(&line, outcome, || self.metrics.store_cause(role()));
         let is_refused = matches!(outcome.status, Status::Denied | Status::ShadowDenied);
         if is_refused && outcome.source != Some(Source::FailClosed) {
             let labels = self.events.labels();
@@ -162,6 +168,7 @@ struct Asked<'s, 'q> {
     request: Option<SeenRequest<'s, 'q>>,
     client_ip: &'s ClientIp,
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
+    is_in_quorum: bool,
     cost: u64,
 }
 

@@ -71,7 +71,7 @@ function setUpTheme() {
 function setUpStatus() {
   const showOutage = outageBanner($("outage"));
   feed.watch(({ link, error, state }) => {
-    const isFailing = link === "live" && Boolean(state?.store.outage);
+    const isFailing = link === "live" && Boolean(state?.store.outages.length);
     $("link").className = `pill ${isFailing ? "bad" : link}`;
     setText($("link").lastElementChild, isFailing ? "store failing" : link);
     showOutage(feed);

@@ -93,7 +93,9 @@ function totals(root) {
       deniedShare(good + bad > 0 ? percent(bad / (good + bad)) : "0 %", closed ? `${count(closed)}/s: store fails` : `${count(bad)} per second`);
       const timed = feed.lastTick((tick) => tick.all?.count)?.all;
       latency(timed ? duration(timed.p99_us / 1000) : "–", timed ? `p50 ${duration(timed.p50_us / 1000)}` : "no checks yet");
-      if (store.outage) storeTile("failing", `${store.kind}: ${store.outage.kind}`);
+      const { servers } = store;
+      if (store.outages.length) storeTile("failing", store.outages.map((outage) => `${outage.store === "quorum" ? "quorum" : store.kind}: ${outage.kind}`).join(", "));
+      else if (servers && servers.recovering + servers.away) storeTile(`${servers.serving} of ${servers.serving + servers.recovering + servers.away}`, "servers of the quorum serve");
       else if (store.keys === undefined) storeTile(store.kind, storeState(store.condition)[1]);
       else storeTile(count(store.keys), `keys in ${store.kind}`);
       const targets = Object.entries(ticks.at(-1)?.pressure ?? {});

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
+use crate::engines::quorum;
 use crate::openapi::same_shape;
 use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::programs::node;
@@ -79,7 +80,7 @@ fn the_feed_contains_every_check_and_the_denied_keys() {
         "version": "", "started_ms": 0, "generation": 0, "keys": "", "watchers": 0, "nodes": 0,
         "connections": {"http": 0}, "adaptive": [],
         "store": {"kind": "", "condition": "", "breaker": null, "breaker_opened": 0, "errors": 0,
-            "outage": null, "keys": 0, "bytes": 0, "given_up": 0},
+            "outages": [], "servers": null, "keys": 0, "bytes": 0, "given_up": 0},
         "leases": {"keys": 0, "requests": 0, "granted": 0, "returned": 0, "decided": 0},
     });
     same_shape(&shape, &state, "state");
@@ -195,25 +196,28 @@ fn the_dashboard_works_in_a_browser() {
 
 #[test]
 fn the_dashboard_shows_an_outage_of_the_store() {
-    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let (redis, folder, (servers, quorum)) = (RedisServer::start(), Folder::new(), quorum());
     let policies = "policies:\n  api: 100/h\n  login: { limit: 5/h, on_store_error: deny }\n  \
-                    open: { limit: 100/h, on_store_error: allow }\n";
-    let config = format!("store: {{ url: \"{}\" }}\n{policies}", redis.url());
-    let server = Server::with_config(&folder, &config);
+                    open: { limit: 100/h, on_store_error: allow }\n  \
+                    payout: { limit: 5/day, quorum: true, on_store_error: deny }\n";
+    let store = format!("store: {{ url: \"{}\", quorum: \"{quorum}\" }}\n", redis.url());
+    let server = Server::with_config(&folder, &(store + policies));
     redis.kill();
+    servers[1..].iter().for_each(RedisServer::kill);
     let args = [&server.url(), &redis.address()];
     let output = node(&["dashboard_outage.mjs", "browser.mjs"], &args.map(String::as_str));
     let expected = [
-        "a banner says why, since when, and what each policy does",
+        "a banner says for each store why, since when, and what its policies do",
         "what is turned away and what passes without the store is counted",
         "an outage fits a phone",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
     redis.restart();
-    wait_until("the feed reports the end", DEADLINE, || {
+    wait_until("the feed reports the end of one outage", DEADLINE, || {
         let (_, mut watcher) = Watcher::open(&server);
         let (_, snapshot) = watcher.next().unwrap();
-        snapshot["state"]["store"]["outage"].is_null()
+        let outages = snapshot["state"]["store"]["outages"].as_array().unwrap();
+        outages.iter().all(|outage| outage["store"] == "quorum")
     });
 }
 

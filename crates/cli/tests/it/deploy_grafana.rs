@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use serde_json::Value;
 
 use crate::deploy::{document, known_metrics, metrics_of, ran, text, tool};
+use crate::engines::quorum;
 use crate::processes::{AGREEMENT_DEADLINE, RedisServer, wait_for};
 use crate::programs::root;
 use crate::prometheus::Prometheus;
@@ -131,13 +132,15 @@ fn filled_in(query: &str) -> String {
 #[test]
 fn a_real_prometheus_answers_every_query_about_real_servers() {
     let (folder, origin, redis) = (Folder::new(), Origin::mirror(), RedisServer::start());
+    let (_servers, quorum) = quorum();
     let config = format!(
-        "store: {}
+        "store: {{ url: \"{}\", quorum: \"{quorum}\" }}
 listen: {{ http: '127.0.0.1:0', proxy: '127.0.0.1:0' }}
 policies:
   api: {{ limit: 100/s, burst: 2, lease: true }}
   site: {{ limit: 1000/s, adaptive: {{ source: {{ latency: {} }}, ramp: latency }} }}
   tried: {{ limit: 1/h, mode: shadow }}
+  payout: {{ limit: 5/h, quorum: true }}
 routes: [{{ policy: site }}]
 proxy: {{ upstream: {} }}
 ",

@@ -91,6 +91,7 @@ mod store_outage;
 mod support;
 mod systemd;
 mod tls;
+mod two_stores;
 mod vectors;
 mod vectors_redis;
 

@@ -1,5 +1,9 @@
 //! `on_store_error: deny` during a Redis outage: every door reports a failure, not a refusal.
 
+use serde_json::Value;
+use tidegate::{Clock, SystemClock};
+use tidegate_core::text::rfc3339;
+
 use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::support::{Folder, Reply, Server};
 
@@ -98,10 +102,11 @@ fn the_redis_protocol_answers_with_an_error_and_no_integers() {
 
 #[test]
 fn the_cause_is_shown_for_as_long_as_the_outage_lasts() {
+    const METRIC: &str = "tidegate_store_outage{store=\"store\",kind=\"unreachable\"}";
     let outage = Outage::start();
     let server = &outage.server;
-    assert!(server.metric("tidegate_store_outage{kind=\"unreachable\"}").is_some());
-    let status = || server.get("/v1/status").json()["outage"].clone();
+    assert!(server.metric(METRIC).is_some());
+    let status = || server.get("/v1/status").json()["outages"][0].clone();
     // Long after the first failures, when checks only learn that the breaker is open.
     let open = "tidegate_store_errors_total{kind=\"breaker-open\"}";
     wait_until("the breaker has answered for a while", DEADLINE, || {
@@ -113,15 +118,40 @@ fn the_cause_is_shown_for_as_long_as_the_outage_lasts() {
     let error = now["error"].as_str().unwrap();
     assert!(error.starts_with(&format!("unreachable: {address}: Connection refused")), "{error}");
     assert_eq!(now["kind"], "unreachable");
-    assert!(now["since_ms"].as_u64().unwrap() > 1_600_000_000_000, "{now}");
+    assert_eq!(now["store"], "store");
+    assert!(now["duration_ms"].as_u64().unwrap() > 0, "{now}");
     let names = |how: &str| now["policies"][how]["names"].to_string();
     assert_eq!(names("deny"), r#"["login","queue"]"#);
     assert_eq!((names("allow"), names("local")), (r#"["tried"]"#.into(), r#"["api"]"#.into()));
-    assert_eq!(server.metric("tidegate_store_outage{kind=\"unreachable\"}"), Some(1.0));
+    assert_eq!(server.metric(METRIC), Some(1.0));
     assert!(server.metric("tidegate_redis_connects_total{result=\"error\"}").unwrap() > 1.0);
     outage.redis.restart();
     wait_until("the outage ends", DEADLINE, || status().is_null());
-    assert_eq!(server.metric("tidegate_store_outage{kind=\"unreachable\"}"), Some(0.0));
+    assert_eq!(server.metric(METRIC), Some(0.0));
+}
+
+#[test]
+fn an_outage_begins_when_its_first_check_fails() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let server = Server::with_config(&folder, &format!("store: \"{}\"\n{CONFIG}", redis.url()));
+    let source = || {
+        let reply = server.post("/v1/check", r#"{"policy":"api","key":"probe","cost":0}"#);
+        reply.json()["source"].as_str().unwrap_or_default().to_owned()
+    };
+    wait_until("the server counts in Redis", DEADLINE, || source() == "store");
+    let before = rfc3339(SystemClock.now());
+    redis.kill();
+    wait_until("a check fails", DEADLINE, || source() == "local");
+    let failed = rfc3339(SystemClock.now());
+    let outage = || server.get("/v1/status").json()["outages"][0].clone();
+    wait_until("the outage is shown", DEADLINE, || !outage().is_null());
+    let since = outage()["since"].as_str().unwrap().to_owned();
+    // As text they are in the order of time. A healthy store may have failed a check on a slow machine before.
+    assert!(since <= failed, "{since} {failed}");
+    assert!(since[..10] <= before[..10], "{since} {before}");
+    let lasting = |outage: Value| outage["duration_ms"].as_u64().unwrap();
+    let first = lasting(outage());
+    wait_until("it lasts", DEADLINE, || lasting(outage()) > first);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tidegate::{LeaseStats, MemoryStats};
 
 use super::second_stats::POLICIES_MAX;
 use crate::adaptive::AdaptiveLimitView;
-use crate::metrics::{MetricsSnapshot, PolicySnapshot, RefusalReport};
+use crate::metrics::{MetricsSnapshot, PolicySnapshot, RefusalReport, ServerCounts};
 use crate::service::{AppState, OutageView};
 
 #[derive(Debug, Serialize)]
@@ -54,8 +54,10 @@ struct StoreState {
     breaker: Option<&'static str>,
     breaker_opened: u64,
     errors: u64,
-    /// `null` while the store serves.
-    outage: Option<OutageView>,
+    /// One for each store that does not serve.
+    outages: Vec<OutageView>,
+    /// The servers of a quorum by state; `null` without one.
+    servers: Option<ServerCounts>,
     #[serde(flatten)]
     memory: Option<MemoryState>,
 }
@@ -131,7 +133,8 @@ fn store(app: &AppState, errors: u64) -> StoreState {
         breaker: report.breaker.map(|(state, _)| state.as_str()),
         breaker_opened: report.breaker.map_or(0, |(_, opened)| opened),
         errors,
-        outage: OutageView::now(app),
+        outages: OutageView::all(app),
+        servers: app.metrics().servers(),
         memory: report.memory.map(|MemoryStats { keys, bytes, given_up, .. }| MemoryState {
             keys,
             bytes,

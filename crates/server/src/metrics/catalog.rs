@@ -53,8 +53,10 @@ families! {
         "Wrong passwords (resp) and wrong tokens of admin calls (http).";
     STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
         "Checks that the store failed to decide, by kind of error.";
-    STORE_OUTAGE: Gauge "tidegate_store_outage" ["kind"]
-        "1 while the store does not serve, for the kind of the last real error; breaker-open here means that the store is too slow. Otherwise 0.";
+    STORE_OUTAGE: Gauge "tidegate_store_outage" ["store", "kind"]
+        "1 while a store does not serve, for the kind of its last real error; breaker-open here means that it is too slow, recovering that too many servers of a quorum have lost their data for some policies. Otherwise 0. The store is store or, if the configuration has a second one, quorum.";
+    QUORUM_SERVERS: Gauge "tidegate_quorum_servers" ["state"]
+        "Servers of the quorum by state, as this instance sees them: serving; recovering (it has lost its data, and does not count for every policy yet) or away (it does not answer). Only with a quorum.";
     UPSTREAM_REQUESTS: Counter "tidegate_upstream_requests_total" ["upstream", "status"]
         "Requests forwarded by the proxy, by upstream and outcome: status class 1xx to 5xx; without a response unreached (no connection), timeout, broken (connection or response), or abandoned (client disconnected).";
     UPSTREAM_DURATION: Histogram "tidegate_upstream_duration_seconds" ["upstream"]

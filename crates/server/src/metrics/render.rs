@@ -49,6 +49,7 @@ impl Metrics {
         self.doors(to);
         self.store_errors(to);
         self.store_outage(to);
+        self.quorum_servers(to);
         upstreams::render(to, &figures.upstreams);
         if !figures.upstreams.is_empty() {
             self.shed_by_proxy(to);

@@ -1,22 +1,25 @@
-//! Polls the store once a second: for overrides that were set on other nodes, to detect outages, and for charges that
-//! replicas did not confirm.
+//! Polls a store once a second: for overrides that were set on other nodes, to detect outages, for servers of a quorum, and
+//! for charges that replicas did not confirm.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{Clock, Replicas, StoreError, StoreErrorKind, SystemClock, Timestamp, Unconfirmed};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::metrics::StoreOutage;
+use super::quorum_watch::QuorumWatch;
+use crate::metrics::{StoreOutage, StoreRole, one_line};
 use crate::service::{AppState, Fallbacks};
-use tidegate::driver::OpenStore;
+use tidegate::driver::{OpenStore, StoreServer, StoreServerState};
 use tidegate_core::text::printable;
 
 /// A store that is checked once a second.
 pub(super) struct WatchedStore {
+    pub(super) role: StoreRole,
     pub(super) opened: OpenStore,
     /// Its URL without secrets.
-    pub(super) name: String,
+    pub(super) url: Arc<str>,
 }
 
 /// Failed checks in a row before an outage is logged: a single failure may be a slow first connection.
@@ -50,34 +53,51 @@ impl UnconfirmedCharges {
 /// While an outage lasts, a line with its cause is written this often.
 const REMINDER_INTERVAL: Duration = Duration::from_mins(1);
 
+/// Why a store does not serve some policies.
+#[derive(Clone)]
+struct Trouble {
+    error: StoreError,
+    /// It does not serve those whose states matter for at least this long.
+    lives_from: Duration,
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self { error, lives_from: Duration::ZERO }
+    }
+}
+
 /// A store that does not serve.
 struct Outage {
     since: Timestamp,
-    began: Instant,
     logged_at: Instant,
-    /// The last error that says why.
-    error: StoreError,
+    /// The last one that says why.
+    trouble: Trouble,
     failures: u32,
 }
 
 impl Outage {
-    fn begin(error: StoreError) -> Self {
-        let (since, began) = (SystemClock.now(), Instant::now());
-        Self { since, began, logged_at: began, error, failures: 0 }
+    fn begin(trouble: Trouble, since: Timestamp) -> Self {
+        Self { since, logged_at: Instant::now(), trouble, failures: 0 }
     }
 
     /// Counts a failed check. An error that says nothing about the store does not replace one that does.
-    fn fail(&mut self, error: StoreError) {
+    fn fail(&mut self, trouble: Trouble) {
         let says_nothing =
-            matches!(error.kind(), StoreErrorKind::BreakerOpen | StoreErrorKind::NotSent);
+            matches!(trouble.error.kind(), StoreErrorKind::BreakerOpen | StoreErrorKind::NotSent);
         if !says_nothing {
-            self.error = error;
+            self.trouble = trouble;
         }
         self.failures = self.failures.saturating_add(1);
     }
 
-    fn view(&self) -> StoreOutage {
-        StoreOutage { since: self.since, error: self.error.clone() }
+    fn view(&self, url: &Arc<str>) -> StoreOutage {
+        let Trouble { error, lives_from } = self.trouble.clone();
+        StoreOutage { since: self.since, error, url: url.clone(), lives_from }
+    }
+
+    fn seconds(&self) -> u64 {
+        SystemClock.now().as_micros().saturating_sub(self.since.as_micros()) / 1_000_000
     }
 
     /// Whether the reminder is due.
@@ -90,61 +110,115 @@ impl Outage {
     }
 }
 
-/// Refreshes overrides, and logs the beginning and the end of each outage, and unconfirmed charges. Never returns.
+/// Refreshes overrides, and logs the beginning and the end of each outage, servers of a quorum, and unconfirmed charges.
+/// Never returns.
 pub(super) async fn watch(app: Arc<AppState>, store: WatchedStore) {
+    let WatchedStore { role, opened, url } = &store;
     let mut every = tokio::time::interval(Duration::from_secs(1));
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut outage: Option<Outage> = None;
-    let mut unconfirmed = UnconfirmedCharges::default();
+    let (mut unconfirmed, mut servers) = (UnconfirmedCharges::default(), QuorumWatch::default());
     loop {
         every.tick().await;
-        let total = store.opened.report().network.map_or(0, |stats| stats.unreplicated);
+        let total = opened.report().network.map_or(0, |stats| stats.unreplicated);
         if let Some(count) = unconfirmed.due(total, Instant::now()) {
-            log_unconfirmed(&app, &store.name, count);
+            log_unconfirmed(&app, url, count);
         }
-        let Some(error) = store_error(&app, &store.opened).await else {
-            if let Some(Outage { began, error, .. }) =
-                outage.take().filter(|it| it.failures >= FAILURES_MIN)
-            {
-                app.metrics().set_outage(None);
-                let (outage_s, error) = (began.elapsed().as_secs(), printable(&error.to_string()));
-                tracing::info!(store = store.name, outage_s, error, "the store serves again");
+        let trouble = trouble(&app, &store).await;
+        let longest = lives(&app, *role).pop().unwrap_or_default();
+        if let Some(counts) = servers.see(*role, &opened.servers(), longest) {
+            app.metrics().set_servers(*role, counts);
+        }
+        let Some(trouble) = trouble else {
+            app.metrics().seen_serving(*role);
+            app.metrics().set_outage(*role, None);
+            if let Some(outage) = outage.take().filter(|it| it.failures >= FAILURES_MIN) {
+                let (outage_s, error) = (outage.seconds(), one_line(&outage.trouble.error));
+                let store = role.as_str();
+                tracing::info!(store, %url, outage_s, error, "the store serves again");
             }
             continue;
         };
-        let outage = outage.get_or_insert_with(|| Outage::begin(error.clone()));
-        outage.fail(error);
+        let outage = outage.get_or_insert_with(|| {
+            // Checks may have noticed it before.
+            let since = app.metrics().failing_since(*role).unwrap_or_else(|| SystemClock.now());
+            Outage::begin(trouble.clone(), since)
+        });
+        outage.fail(trouble);
         if outage.failures < FAILURES_MIN {
             continue;
         }
-        app.metrics().set_outage(Some(outage.view()));
-        if outage.failures == FAILURES_MIN {
-            log_outage(&app, &store.name, outage);
-        } else if outage.is_due(Instant::now()) {
-            let (outage_s, error) = (outage.began.elapsed().as_secs(), outage.view().text());
-            tracing::warn!(store = store.name, outage_s, error, "the store still does not serve");
+        app.metrics().set_outage(*role, Some(outage.view(url)));
+        if outage.failures == FAILURES_MIN || outage.is_due(Instant::now()) {
+            log_outage(&app, &store, outage);
         }
     }
 }
 
 /// Why the store does not serve, or `None` if it does. A failed refresh alone does not count, because the user may lack
 /// a right that only overrides need: `reach` decides. An open breaker counts, also of one of several nodes.
-async fn store_error(app: &AppState, store: &OpenStore) -> Option<StoreError> {
-    let engine = app.in_force().engine.clone();
-    let refreshed = engine.overrides().refresh().await;
-    if let Some(cause) = store.cause() {
-        return Some(cause);
-    }
-    let Some(error) = refreshed.err() else {
-        // That was the main store.
-        return store.quorum()?.reach().await.err();
+async fn trouble(app: &AppState, store: &WatchedStore) -> Option<Trouble> {
+    let WatchedStore { role, opened, .. } = store;
+    let is_refreshed = match role {
+        StoreRole::Main => {
+            let engine = app.in_force().engine.clone();
+            let refreshed = engine.overrides().refresh().await;
+            if let Err(error) = &refreshed {
+                tracing::debug!(%error, "overrides stay as they were");
+            }
+            refreshed.is_ok()
+        }
+        // Overrides are in the main store.
+        StoreRole::Quorum => false,
     };
-    tracing::debug!(%error, "overrides stay as they were");
-    store.reach().await.err()
+    if let Some(cause) = opened.cause() {
+        return Some(cause.into());
+    }
+    if !is_refreshed && let Err(error) = opened.reach().await {
+        return Some(error.into());
+    }
+    let has_forgotten =
+        |server: &StoreServer| matches!(server.state, StoreServerState::Forgot { .. });
+    if !opened.servers().iter().any(has_forgotten) {
+        return None;
+    }
+    recovering(opened, &lives(app, *role)).await
+}
+
+/// Whether servers have forgotten too much for policies whose states matter for long, and from which time on. `lives` are
+/// in ascending order, so at most the binary logarithm of their number is asked.
+async fn recovering(opened: &OpenStore, lives: &[Duration]) -> Option<Trouble> {
+    let is_out = |error: &StoreError| error.kind() == StoreErrorKind::Recovering;
+    let (longest, shorter) = lives.split_last()?;
+    let error = opened.reach_for(*longest).await.err()?;
+    if !is_out(&error) {
+        return error.kind().is_store_failure().then(|| error.into());
+    }
+    let mut trouble = Trouble { error, lives_from: *longest };
+    let mut open = shorter;
+    while let Some(middle) = open.get(open.len() / 2) {
+        let (below, above) = open.split_at(open.len() / 2);
+        if let Some(error) = opened.reach_for(*middle).await.err().filter(is_out) {
+            trouble = Trouble { error, lives_from: *middle };
+            open = below;
+        } else {
+            open = &above[1..];
+        }
+    }
+    Some(trouble)
+}
+
+/// For how long states of the policies that a store counts matter: ascending, none twice.
+fn lives(app: &AppState, role: StoreRole) -> Vec<Duration> {
+    let in_force = app.in_force();
+    let counted = in_force.policies();
+    let counted = counted.filter(|it| app.metrics().role_of(it.is_in_quorum()) == role);
+    let lives: BTreeSet<_> = counted.map(|policy| policy.state_life_max()).collect();
+    lives.into_iter().collect()
 }
 
 /// Says nothing if every policy that waits for replicas denies then: such refusals have a line of their own.
-fn log_unconfirmed(app: &AppState, store: &str, count: u64) {
+fn log_unconfirmed(app: &AppState, url: &str, count: u64) {
     let in_force = app.in_force();
     let admits = |replicas: Replicas| replicas.unconfirmed == Unconfirmed::Allow;
     let admitting = in_force.policies().filter(|policy| policy.replicas().is_some_and(admits));
@@ -153,7 +227,7 @@ fn log_unconfirmed(app: &AppState, store: &str, count: u64) {
         return;
     }
     tracing::warn!(
-        store,
+        url,
         policies = names.join(", "),
         count,
         "too few replicas confirmed charges in time: these policies admit all the same (`unconfirmed: allow`), and a \
@@ -161,16 +235,36 @@ fn log_unconfirmed(app: &AppState, store: &str, count: u64) {
     );
 }
 
-fn log_outage(app: &AppState, store: &str, outage: &Outage) {
-    let Fallbacks { deny, allow, local } = Fallbacks::in_force(app);
+fn log_outage(app: &AppState, store: &WatchedStore, outage: &Outage) {
+    let WatchedStore { role, url, .. } = store;
+    let Fallbacks { deny, allow, local } =
+        Fallbacks::of_store(app, *role, outage.trouble.lives_from);
+    let (outage_s, error) = (outage.seconds(), one_line(&outage.trouble.error));
+    let (store, local, allow, deny) =
+        (role.as_str(), local.listed(), allow.listed(), deny.listed());
+    if outage.failures > FAILURES_MIN {
+        tracing::warn!(
+            store,
+            %url,
+            outage_s,
+            error,
+            policies_local = local,
+            policies_allow = allow,
+            policies_deny = deny,
+            "the store still does not serve"
+        );
+        return;
+    }
     tracing::warn!(
         store,
-        error = outage.view().text(),
-        policies_local = local.count,
-        policies_allow = allow.count,
-        policies_deny = deny.count,
-        "the store does not serve: each policy decides by its `on_store_error` until it does, and it is tried again \
-         all the time; `tidegate doctor --store URL` says more"
+        %url,
+        outage_s,
+        error,
+        policies_local = local,
+        policies_allow = allow,
+        policies_deny = deny,
+        "the store does not serve: each of these policies decides by its `on_store_error` until it does, and it is \
+         tried again all the time; `tidegate doctor --store URL` says more"
     );
 }
 
@@ -181,8 +275,8 @@ mod tests {
     #[test]
     fn an_outage_keeps_the_last_error_that_says_why() {
         use StoreErrorKind as Kind;
-        let error = |kind| StoreError::new(kind, "why");
-        let mut outage = Outage::begin(error(Kind::Timeout));
+        let error = |kind| Trouble::from(StoreError::new(kind, "why"));
+        let mut outage = Outage::begin(error(Kind::Timeout), Timestamp::EPOCH);
         for (kind, kept) in [
             (Kind::BreakerOpen, Kind::Timeout),
             (Kind::Unreachable, Kind::Unreachable),
@@ -191,7 +285,7 @@ mod tests {
             (Kind::Loading, Kind::Loading),
         ] {
             outage.fail(error(kind));
-            assert_eq!(outage.view().kind(), kept);
+            assert_eq!(outage.trouble.error.kind(), kept);
         }
         assert_eq!(outage.failures, 5);
         let later = |seconds| outage.logged_at + Duration::from_secs(seconds);

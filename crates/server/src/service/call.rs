@@ -99,7 +99,8 @@ impl<'s, 'q> Question<'s, 'q> {
     fn asked(&self, in_force: &'s InForce) -> Asked<'s, 'q> {
         let (name, counters) = (self.policy.name(), self.policy.counters());
         let (client_ip, request) = (&in_force.http.client_ip, self.request);
-        Asked { name, counters, key: self.key, request, client_ip, cost: self.cost }
+        let (is_in_quorum, key, cost) = (self.policy.is_in_quorum(), self.key, self.cost);
+        Asked { name, counters, key, request, client_ip, is_in_quorum, cost }
     }
 
     fn to_library(self) -> tidegate::Question<'s, 'q> {
@@ -344,7 +345,8 @@ impl<'s> Call<'s> {
         cost: u64,
     ) -> Asked<'s, 'q> {
         let client_ip = &self.in_force.http.client_ip;
-        Asked { name, counters, key, request: None, client_ip, cost }
+        // A limit that came with the request is counted by the main store.
+        Asked { name, counters, key, request: None, client_ip, is_in_quorum: false, cost }
     }
 
     /// The answer, or `None` after the timeout of the caller.

@@ -14,19 +14,21 @@ try {
   const page = await browser.page();
   await page.goto(`${url}/`);
   const banner = page.locator("#outage");
-  await until("the banner", async () => (await banner.isVisible()) && (await banner.innerText()).includes("unreachable"));
+  await until("the banner of both stores", async () => { const text = await banner.innerText(); return text.includes(`unreachable: ${store}`) && text.includes("The quorum does not serve"); });
   const text = await banner.innerText();
   assert.match(text, /The store \(redis\) does not serve since \d\d:\d\d:\d\d\. For /);
   assert.ok(text.includes(`unreachable: ${store}: Connection refused`), text);
   assert.ok(text.includes("Meanwhile: login turns every check away; open lets everything through, uncounted; api enforces this node's share of its limits."), text);
+  assert.match(text, /The quorum does not serve since \d\d:\d\d:\d\d\. For /);
+  assert.ok(text.includes("no majority of 3 servers") && text.includes("Meanwhile: payout turns every check away."), text);
   assert.equal(await page.locator("#link").innerText(), "store failing");
   assert.equal(await page.locator("#link.live").count(), 0);
-  console.log("a banner says why, since when, and what each policy does");
+  console.log("a banner says for each store why, since when, and what its policies do");
 
   const tile = (name) => page.locator(".tile", { has: page.locator(`dt:text-is("${name}")`) });
   await until("fail-closed counts as denied", async () => /^Denied\s+[1-9]\d* %\s+[\d.]+\/s: store fails$/.test(await tile("Denied").innerText()));
   await until("fail-open is shown", async () => /\/s uncounted$/.test(await tile("Decisions/s").innerText()));
-  assert.match(await tile("Store").innerText(), /failing\s+redis: unreachable/);
+  assert.match(await tile("Store").innerText(), /failing\s+redis: unreachable, quorum: /);
   const row = (name) => page.locator("table.rows tr", { has: page.locator(`a:text-is("${name}")`) });
   await until("login is marked", async () => (await row("login").innerText()).includes("turned away: the store fails"));
   assert.ok((await row("open").innerText()).includes("allowed without the store"));

@@ -15,40 +15,56 @@ struct Readiness {
     /// `serving` or `draining`.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    store: Option<Store>,
+    store: Option<StoreState>,
+    /// The second store, if the configuration has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quorum: Option<StoreState>,
 }
 
 #[derive(Serialize)]
-struct Store {
+struct StoreState {
     kind: &'static str,
     /// `ok`, `not-connected` or `left-alone`; with `strict`, the kind of the failure.
     state: &'static str,
+    #[serde(skip)]
+    is_ready: bool,
 }
 
 pub(super) async fn ready(request: ApiRequest) -> HandlerResult {
     let app = &request.api.app;
-    let view = app.metrics().store();
-    let store = match &view {
-        Some(view) if is_strict(&request.head.uri) => Some(probe(view).await),
-        Some(view) => Some((view.condition(), true)),
-        None => None,
+    let is_strict = is_strict(&request.head.uri);
+    let opened = app.metrics().store();
+    let (store, quorum) = match opened.as_deref() {
+        Some(opened) => {
+            let quorum = async {
+                match opened.quorum() {
+                    Some(quorum) => Some(look(quorum, is_strict).await),
+                    None => None,
+                }
+            };
+            let (store, quorum) = tokio::join!(look(opened.main(), is_strict), quorum);
+            (Some(store), quorum)
+        }
+        None => (None, None),
     };
     let state = if app.is_draining() { "draining" } else { "serving" };
-    let ready = !app.is_draining() && store.is_none_or(|(_, is_ok)| is_ok);
-    let kind = view.as_ref().map_or("", |view| view.kind);
-    let store = store.map(|(state, _)| Store { kind, state });
-    let mut response = json(&Readiness { ready, state, store });
+    let ready = !app.is_draining() && [&store, &quorum].into_iter().flatten().all(|it| it.is_ready);
+    let mut response = json(&Readiness { ready, state, store, quorum });
     if !ready {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
     Ok(response)
 }
 
-/// Asks the store, within its deadline.
-async fn probe(store: &OpenStore) -> (&'static str, bool) {
+/// What is known of a store; if the caller is strict, it is asked within its deadline.
+async fn look(store: &OpenStore, is_strict: bool) -> StoreState {
+    let kind = store.kind;
+    if !is_strict {
+        return StoreState { kind, state: store.condition(), is_ready: true };
+    }
     match store.reach().await {
-        Ok(()) => ("ok", true),
-        Err(error) => (error.kind().as_str(), false),
+        Ok(()) => StoreState { kind, state: "ok", is_ready: true },
+        Err(error) => StoreState { kind, state: error.kind().as_str(), is_ready: false },
     }
 }
 

@@ -16,8 +16,8 @@ struct Status {
     store: &'static str,
     /// The state of the breaker, if the store has one: `closed`, `open` or `probing`.
     breaker: Option<&'static str>,
-    /// `null` while the store serves.
-    outage: Option<OutageView>,
+    /// One for each store that does not serve.
+    outages: Vec<OutageView>,
     /// Known nodes that share the store.
     nodes: u32,
     policies: usize,
@@ -37,7 +37,7 @@ pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
         uptime_ms: up_us / 1000,
         store: store.map_or("memory", |store| store.kind),
         breaker: breaker.map(|(state, _)| state.as_str()),
-        outage: OutageView::now(&api.app),
+        outages: OutageView::all(&api.app),
         nodes: engine.nodes().get(),
         policies: in_force.policies().count(),
         leases: engine.lease_stats(),
