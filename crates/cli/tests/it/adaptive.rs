@@ -123,6 +123,12 @@ fn a_pressure_set_by_an_operator_wins_until_it_is_removed() {
     put("0.7");
     assert_eq!(limit_of(&server, "search"), 300, "at once");
     let target = server.get("/v1/pressure").json()["targets"]["search"].clone();
+    assert_eq!(server.get("/v1/pressure/search").json(), target);
+    let unknown = server.get("/v1/pressure/serach");
+    assert_eq!(
+        (unknown.status, &unknown.json()["type"]),
+        (404, &"urn:tidegate:unknown-target".into())
+    );
     assert_eq!((&target["pressure"], &target["fixed"]), (&json!(0.7), &json!(0.7)));
     assert_eq!(status(&server)["binding"], "operator");
     put("1");

@@ -28,7 +28,7 @@ use tidegate::tower::write_retry_after;
 use tidegate::{Answer, Clock, Op, SystemClock, Timestamp};
 
 pub(crate) use self::door::HttpDoor;
-use self::router::{ApiBody, ApiRequest, HandlerResult, Methods, Route, any, get, post, whole};
+use self::router::{ApiBody, ApiRequest, HandlerResult, Route, any, get, post, whole};
 use self::shared_page::SharedPage;
 use super::shared::request::{BatchRequest, Request};
 use super::shared::{Problem, body};
@@ -81,10 +81,10 @@ fn routes() -> impl Iterator<Item = Route> {
         ),
         ("/v1/peek", post(|request| decide(request, Op::Peek))),
         ("/v1/policies", get(policies)),
-        ("/v1/pressure", get(pressure::show)),
+        ("/v1/pressure", get(pressure::list)),
         (
             "/v1/pressure/{target}",
-            Methods::default().on(Method::PUT, pressure::set).on(Method::DELETE, pressure::clear),
+            get(pressure::show).on(Method::PUT, pressure::set).on(Method::DELETE, pressure::clear),
         ),
         // Refunds need no more rights than checks.
         ("/v1/refund", post(|request| decide(request, Op::Refund))),

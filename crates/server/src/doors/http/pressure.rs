@@ -99,7 +99,20 @@ pub(super) async fn observe(ApiRequest { api, body, .. }: ApiRequest) -> Handler
     Ok(no_content())
 }
 
-pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
+/// All targets.
+pub(super) async fn list(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
+    Ok(json(&TargetList { targets: targets(&api) }))
+}
+
+/// One target.
+pub(super) async fn show(ApiRequest { api, params, .. }: ApiRequest) -> HandlerResult {
+    let target = params.at(0);
+    name(target, "target")?;
+    let found = targets(&api).remove(target);
+    found.map(|found| json(&found)).ok_or_else(|| Problem::unknown_target(target))
+}
+
+fn targets(api: &Api) -> BTreeMap<String, TargetJson> {
     let summaries = api.app.target_stats().summaries(SystemClock.now()).into_iter();
     let mut targets: BTreeMap<_, _> =
         summaries.map(|(name, summary)| (name, TargetJson::from(summary))).collect();
@@ -107,7 +120,7 @@ pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
         targets.entry(name).or_insert_with(|| TargetSummary::default().into()).pressure =
             Some(pressure);
     }
-    Ok(json(&TargetList { targets }))
+    targets
 }
 
 /// Sets the pressure of a target.

@@ -275,6 +275,14 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:no-override", "No override", &detail)
     }
 
+    pub(crate) fn unknown_target(name: &str) -> Self {
+        let name = printable(name);
+        let detail = format!(
+            "nothing was observed of target `{name}`, and no limit follows it; GET /v1/pressure lists all targets"
+        );
+        Self::new(StatusCode::NOT_FOUND, "urn:tidegate:unknown-target", "Unknown target", &detail)
+    }
+
     pub(crate) fn unknown_policy(name: &str) -> Self {
         let name = printable(name);
         let detail = format!("no policy is called `{name}`; GET /v1/policies lists all policies");
