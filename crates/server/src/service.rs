@@ -12,6 +12,7 @@ pub(crate) mod headers;
 mod in_force;
 mod outage;
 mod pipeline;
+mod removed;
 mod settings;
 mod unanswered;
 
@@ -24,10 +25,10 @@ pub(crate) use self::app::AppState;
 pub(crate) use self::call::{Call, Question, Record, SeenRequest};
 pub(crate) use self::draft::Draft;
 pub(crate) use self::in_force::{Handle, InForce};
-pub(crate) use self::outage::{Fallbacks, OutageView};
+pub(crate) use self::outage::{Fallbacks, Names, OutageView};
 pub(crate) use self::pipeline::Pipeline;
 pub(crate) use self::settings::{AdminToken, Settings};
-pub(crate) use self::unanswered::Unanswered;
+pub(crate) use self::unanswered::{Unanswered, since_reload};
 use crate::logs::{CheckLine, Events, RequestLine, readable};
 use crate::metrics::{Counters, Door, Metrics, Outcome, Refusals, Shed, Status};
 use tidegate_request::{ClientIp, Peer};
@@ -167,8 +168,8 @@ struct Asked<'s, 'q> {
     key: Key<'q>,
     request: Option<SeenRequest<'s, 'q>>,
     client_ip: &'s ClientIp,
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
     is_in_quorum: bool,
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans have it"))]
     cost: u64,
 }
 

@@ -182,3 +182,45 @@ fn a_hanging_file_does_not_delay_the_shutdown() {
     assert_eq!(server.stop("TERM").code(), Some(0));
     drop(held);
 }
+
+#[test]
+fn a_reload_names_the_policies_that_it_removes_and_so_do_later_checks_of_them() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 3/day, old: 1/s, older: 1/s }\n");
+    let log = folder.path("log");
+    let any = "127.0.0.1:0";
+    let server =
+        Server::start_logged(&["serve", "-c", &file, "--listen", any, "--resp", any], &log);
+    assert!(check(&server, "old"));
+    let asked =
+        |policy: &str| server.post("/v1/check", &format!(r#"{{"policy":"{policy}","key":"ann"}}"#));
+    folder.write("t.yaml", "policies: { api: 4/day }\n");
+    wait_until("the new file is in force", DEADLINE, || limit_of(&server, "api") == Some(4));
+    let lines = || {
+        let log = fs::read_to_string(&log).unwrap();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let is_it =
+            |line: &Value| line["message"].as_str().unwrap().contains("has removed policies");
+        lines.filter(is_it).collect::<Vec<_>>()
+    };
+    wait_until("it is logged", DEADLINE, || lines().len() == 1);
+    assert_eq!(
+        (&lines()[0]["level"], &lines()[0]["policies"]),
+        (&"WARN".into(), &"old, older".into())
+    );
+    let gone = asked("old");
+    assert_eq!((gone.status, &gone.json()["type"]), (404, &"urn:tidegate:unknown-policy".into()));
+    let detail = gone.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.starts_with("no policy is called `old`: the reload at 2"), "{detail}");
+    assert!(detail.contains("Z removed it; GET /v1/policies"), "{detail}");
+    let resp = server.resp_line("TG.CHECK older ann");
+    assert!(resp.starts_with("-ERR no policy is called `older`: the reload at 2"), "{resp}");
+    // One that was never there, and one that came back.
+    let never = asked("never").json()["detail"].to_string();
+    assert!(!never.contains("reload"), "{never}");
+    folder.write("t.yaml", "policies: { api: 5/day, old: 1/s }\n");
+    wait_until("the third file is in force", DEADLINE, || limit_of(&server, "api") == Some(5));
+    assert!(check(&server, "old"));
+    assert!(asked("older").json()["detail"].to_string().contains("the reload at 2"));
+    assert_eq!(lines().len(), 1, "nothing was removed");
+}

@@ -148,7 +148,7 @@ impl<'s> Call<'s> {
 
     /// Like [`policy`](Self::policy), without counting: for one of several questions, none of which is asked if one is bad.
     pub(crate) fn lookup(self, name: &str) -> Result<Handle<'s>, Unanswered> {
-        self.in_force.policy(name).ok_or_else(|| Unanswered::UnknownPolicy(name.to_owned()))
+        self.in_force.policy(name).ok_or_else(|| self.in_force.unknown(name))
     }
 
     #[cold]
@@ -158,7 +158,7 @@ impl<'s> Call<'s> {
             self.service.metrics.record(counters, &failed(None));
             self.took(counters);
         }
-        Unanswered::UnknownPolicy(name.to_owned())
+        self.in_force.unknown(name)
     }
 
     /// Takes, peeks, refunds or resets. An answer that is known now is returned without a future.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use tidegate::adaptive::Priority;
-use tidegate::{EngineBuilder, LeaseError, PolicyView};
+use tidegate::{Clock, EngineBuilder, LeaseError, PolicyView, SystemClock};
 
+use super::Names;
 use super::in_force::{InForce, Slot};
+use super::removed::RemovedPolicies;
 use crate::adaptive::{AdaptiveLimits, Prepared};
 use crate::metrics::Counters;
 use crate::service::Settings;
@@ -31,6 +33,8 @@ pub(super) enum Warning {
     NoLeases(String, LeaseError),
     /// A changed key that is only read at the start.
     NeedsRestart(&'static str),
+    /// Policies of the configuration before that this one does not have.
+    Removed(Names),
 }
 
 impl Draft {
@@ -74,7 +78,10 @@ impl Draft {
         let without_leases = engine.policies().filter_map(|policy| {
             Some(Warning::NoLeases(policy.name().to_owned(), policy.lease_problem()?))
         });
-        let warnings = from_file.chain(without_leases).collect();
+        let removed = RemovedPolicies::after(before, &engine, SystemClock.now());
+        let gone = removed.names_since(before);
+        let gone = (gone.count > 0).then_some(Warning::Removed(gone));
+        let warnings = from_file.chain(without_leases).chain(gone).collect();
         let counters = |name: &str| -> Arc<Counters> {
             before.and_then(|before| before.counters_of(name)).cloned().unwrap_or_default()
         };
@@ -107,6 +114,7 @@ impl Draft {
             blocking,
             routed,
             usual_priority,
+            removed,
             engine,
         };
         Ok(Self { next, prepared, warnings })
@@ -133,6 +141,14 @@ impl Warning {
             Self::Config(message) => tracing::warn!("{message}"),
             Self::NoLeases(policy, problem) => {
                 tracing::warn!(policy, %problem, "policy runs without leases");
+            }
+            Self::Removed(names) => {
+                let policies = names.listed();
+                tracing::warn!(
+                    policies,
+                    "the reload has removed policies: checks of them are errors from now on, and their counters are \
+                     forgotten when they expire"
+                );
             }
             Self::NeedsRestart(field) => {
                 tracing::warn!(field, "changed setting needs a restart to take effect");

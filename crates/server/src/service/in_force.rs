@@ -10,8 +10,9 @@ use tidegate::{Effective, Engine, Key, Policy, PolicyRef, PolicyView};
 
 use crate::adaptive::{AdaptiveLimits, SheddingLimit};
 use crate::metrics::{Counters, UpstreamView};
-use crate::service::Settings;
 use crate::service::headers::Labels;
+use crate::service::removed::RemovedPolicies;
+use crate::service::{Settings, Unanswered};
 use crate::upstreams::Upstreams;
 use tidegate_config::{DoorRules, Rls};
 use tidegate_request::RouteMatch;
@@ -39,6 +40,8 @@ pub(crate) struct InForce {
     pub(super) routed: Vec<Option<usize>>,
     /// The priority of a request without a policy; `None` if no priorities are configured.
     pub(super) usual_priority: Option<Priority>,
+    /// The policies that reloads have removed, and when.
+    pub(super) removed: RemovedPolicies,
 }
 
 /// What the doors need of a policy.
@@ -142,6 +145,12 @@ impl InForce {
     #[inline]
     pub(crate) fn policy(&self, name: &str) -> Option<Handle<'_>> {
         self.handle(self.engine.policy_ref(name).ok()?)
+    }
+
+    /// The answer to a question about a policy that is not there.
+    pub(super) fn unknown(&self, name: &str) -> Unanswered {
+        let (name, removed_at) = (name.to_owned(), self.removed.removed_at(name));
+        Unanswered::UnknownPolicy { name, removed_at }
     }
 
     /// The policy of a route.

@@ -82,7 +82,10 @@ fn unknown_policies_are_errors_under_one_name() {
     for number in 0..50 {
         assert!(check(&service, &format!("made-up-{number}")).is_err());
     }
-    assert_eq!(check(&service, "logn"), Err(Unanswered::UnknownPolicy("logn".to_owned())));
+    assert_eq!(
+        check(&service, "logn"),
+        Err(Unanswered::UnknownPolicy { name: "logn".to_owned(), removed_at: None })
+    );
     assert_eq!(ended(&service, "(unknown)"), Some([0, 0, 51]));
     assert_eq!(service.metrics().snapshot().policies.len(), 2);
 }

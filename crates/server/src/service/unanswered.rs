@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use tidegate::{Answer, CheckError, StoreErrorKind};
+use tidegate::{Answer, CheckError, StoreErrorKind, Timestamp};
 
 use super::Handle;
-use tidegate_core::text::printable;
+use tidegate_core::text::{printable, rfc3339};
 
 /// Why a question has no answer. A refusal is an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Unanswered {
     /// Without a guess at what was meant: that would cost a comparison with every policy.
-    UnknownPolicy(String),
+    UnknownPolicy {
+        name: String,
+        /// When a reload removed it, if one did.
+        removed_at: Option<Timestamp>,
+    },
     /// The question is invalid: a retry fails again.
     BadQuestion(CheckError),
     /// The store failed, and there is no fallback. Without the address of the store, which callers must not see.
@@ -26,7 +30,7 @@ impl Unanswered {
             return Self::StoreFailed(failure.kind());
         }
         match error {
-            CheckError::UnknownPolicy(name) => Self::UnknownPolicy(name),
+            CheckError::UnknownPolicy(name) => Self::UnknownPolicy { name, removed_at: None },
             error => Self::BadQuestion(error),
         }
     }
@@ -53,7 +57,9 @@ impl Unanswered {
     /// One line of text.
     pub(crate) fn detail(&self) -> String {
         match self {
-            Self::UnknownPolicy(name) => format!("no policy is called `{}`", printable(name)),
+            Self::UnknownPolicy { name, removed_at } => {
+                format!("no policy is called `{}`{}", printable(name), since_reload(*removed_at))
+            }
             Self::BadQuestion(error) => printable(&error.to_string()),
             Self::StoreFailed(kind) => format!(
                 "the store did not answer ({}), and nothing can stand in for it",
@@ -64,4 +70,9 @@ impl Unanswered {
             }
         }
     }
+}
+
+/// What follows the name of a policy that a reload has removed.
+pub(crate) fn since_reload(removed_at: Option<Timestamp>) -> String {
+    removed_at.map(|at| format!(": the reload at {} removed it", rfc3339(at))).unwrap_or_default()
 }

@@ -28,7 +28,7 @@ impl From<Unanswered> for DecideError {
     fn from(why: Unanswered) -> Self {
         let detail = why.detail();
         match why {
-            Unanswered::UnknownPolicy(_) => Self::UnknownPolicy(detail),
+            Unanswered::UnknownPolicy { .. } => Self::UnknownPolicy(detail),
             Unanswered::BadQuestion(_) => Self::BadRequest(detail),
             Unanswered::StoreFailed(_) | Unanswered::FailedClosed { .. } => {
                 Self::Unavailable(detail)

@@ -150,7 +150,7 @@ fn override_problem(error: OverrideError) -> Problem {
         return Problem::store_failed(failure.kind());
     }
     match error {
-        OverrideError::UnknownPolicy(name) => Problem::unknown_policy(&name),
+        OverrideError::UnknownPolicy(name) => Problem::unknown_policy(&name, None),
         OverrideError::LongKey(_) => Problem::bad_field("key", &what),
         OverrideError::BadLimit(_) | OverrideError::DoesNotFit(_) => {
             Problem::bad_field("limit", &what)

@@ -6,7 +6,7 @@ use super::command::CommandContext;
 use super::frame::Command;
 use super::reply::{ReplyBuffer, escaped};
 use super::throttle::{NUMBER_MAX, parse_argument};
-use crate::service::{Question, Unanswered};
+use crate::service::{Question, Unanswered, since_reload};
 
 pub(super) fn check(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
     run(context, command, Op::Take);
@@ -58,8 +58,9 @@ pub(super) fn write(out: &mut ReplyBuffer, decision: Result<Decision, Unanswered
 #[cold]
 fn detail(why: &Unanswered) -> String {
     match why {
-        Unanswered::UnknownPolicy(name) => {
-            format!("no policy is called `{}`", escaped(name.as_bytes()))
+        Unanswered::UnknownPolicy { name, removed_at } => {
+            let (name, removed) = (escaped(name.as_bytes()), since_reload(*removed_at));
+            format!("no policy is called `{name}`{removed}")
         }
         // A failure must not look like a refusal.
         Unanswered::FailedClosed { .. } => format!("store unavailable: {}", why.detail()),

@@ -7,10 +7,10 @@ use http::{Method, Response, StatusCode};
 use hyper::body::Bytes;
 use serde::Serialize;
 use tidegate::tower::write_retry_after;
-use tidegate::{Answer, CheckError, StoreErrorKind};
+use tidegate::{Answer, CheckError, StoreErrorKind, Timestamp};
 
 use crate::net::http::{BadCoding, Refusal};
-use crate::service::Unanswered;
+use crate::service::{Unanswered, since_reload};
 use tidegate_core::text::printable;
 use tidegate_request::AmbiguousRequest;
 
@@ -283,9 +283,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:unknown-target", "Unknown target", &detail)
     }
 
-    pub(crate) fn unknown_policy(name: &str) -> Self {
-        let name = printable(name);
-        let detail = format!("no policy is called `{name}`; GET /v1/policies lists all policies");
+    /// `removed_at`: when a reload removed it, if one did.
+    pub(crate) fn unknown_policy(name: &str, removed_at: Option<Timestamp>) -> Self {
+        let (name, removed) = (printable(name), since_reload(removed_at));
+        let detail =
+            format!("no policy is called `{name}`{removed}; GET /v1/policies lists all policies");
         let status = StatusCode::NOT_FOUND;
         Self::new(status, "urn:tidegate:unknown-policy", "Unknown policy", &detail)
             .with_field("policy")
@@ -301,7 +303,9 @@ impl From<AmbiguousRequest> for Problem {
 impl From<Unanswered> for Problem {
     fn from(why: Unanswered) -> Self {
         match &why {
-            Unanswered::UnknownPolicy(name) => Self::unknown_policy(name),
+            Unanswered::UnknownPolicy { name, removed_at } => {
+                Self::unknown_policy(name, *removed_at)
+            }
             Unanswered::BadQuestion(error) => Self::bad_question(error),
             Unanswered::StoreFailed(kind) => Self::store_failed(*kind),
             Unanswered::FailedClosed { retry_after, .. } => {

@@ -154,7 +154,7 @@ fn describe(problem: &tidegate_config::Problem) -> String {
 /// The configured policy of this name.
 fn only_policy(in_force: &InForce, name: &str) -> Result<BTreeMap<String, Policy>, Problem> {
     let found = in_force.written.get_key_value(name);
-    let found = found.ok_or_else(|| Problem::unknown_policy(name))?;
+    let found = found.ok_or_else(|| Problem::unknown_policy(name, None))?;
     Ok(BTreeMap::from([(found.0.clone(), found.1.clone())]))
 }
 
