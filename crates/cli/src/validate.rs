@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use tidegate_config::{Config, Problem, Problems, first_periods, forgotten};
+use tidegate_config::{Change, Config, Problem, Problems, changes, first_periods, forgotten};
 use tidegate_core::text::printable;
 use tidegate_tools::{ERROR, Failure, OK, print};
 
@@ -15,13 +15,14 @@ Examples:
   tidegate validate tidegate.yaml
   tidegate validate conf/*.yaml
   tidegate validate --json tidegate.yaml | jq -r '.[].message'
-  tidegate validate new.yaml --against tidegate.yaml      what does a reload forget?
+  tidegate validate new.yaml --against tidegate.yaml      what does a reload change and forget?
 
 Every problem is a line: file:line:column: what was expected. Nothing is opened or
 connected to; environment variables in the files must be set. A valid setting that
 will not work well, like a limit that will oscillate or a route behind a wider one, is
-a warning, and so is what a reload from the file of --against would forget. A note says
-what a limit without a burst of its own admits in its first period.
+a warning. A note says what a limit without a burst of its own admits in its first
+period. With --against, a table lists every setting that a reload from OLD would change,
+as it is written, and whether counters are kept; what it forgets is a warning too.
 
 Exit codes: 0 all files are valid, 1 a file has problems, 64 usage.";
 
@@ -32,10 +33,10 @@ pub(crate) struct ValidateArgs {
     /// The files to check
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The file that is in force now: warns about counters that a reload to FILE would forget
+    /// The file that is in force now: lists what a reload to FILE would change, and what it would forget
     #[arg(long, value_name = "OLD")]
     against: Option<PathBuf>,
-    /// Print the problems as a JSON array
+    /// Print the problems as a JSON array; with --against, an object of problems and changes
     #[arg(long)]
     json: bool,
 }
@@ -48,22 +49,34 @@ struct FileProblem<'a> {
     problem: &'a Problem,
 }
 
+/// The JSON output with `--against`.
+#[derive(Serialize)]
+struct Comparison<'a> {
+    problems: Vec<FileProblem<'a>>,
+    changes: &'a [Change],
+}
+
 /// Checks the files; exits with 1 if one has a problem.
 pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
     if args.against.is_some() && args.files.len() > 1 {
         return Err(Failure::usage("`--against` compares with one file: expected one FILE"));
     }
-    let (mut problems, mut notes) = (Vec::new(), Vec::new());
-    let old = args.against.as_ref().map(|old| Config::read(old, crate::STORES));
-    let old = old.transpose().unwrap_or_else(|found| {
+    let (mut problems, mut notes, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    let read = |path: &PathBuf| Ok((path.clone(), Config::read(path, crate::STORES)?));
+    let old = args.against.as_ref().map(read).transpose();
+    let old = old.unwrap_or_else(|found| {
         problems.push(found);
         None
     });
     for file in &args.files {
         match Config::read(file, crate::STORES) {
             Ok(config) => {
-                if let Some(old) = &old {
+                if let Some((path, old)) = &old {
                     warn_of_reload(file, old, &config);
+                    match changes((path, old), (file, &config), crate::STORES) {
+                        Ok(found) => changed = found,
+                        Err(found) => problems.push(found),
+                    }
                 }
                 notes.extend(first_periods_note(file, &config));
                 warn(&Problems::new(file, config.warnings));
@@ -71,7 +84,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
             Err(found) => problems.push(found),
         }
     }
-    report(args, &problems)?;
+    report(args, &problems, &changed)?;
     for note in &notes {
         // A closed pipe does not change the exit code.
         let _ = writeln!(io::stderr(), "note: {note}");
@@ -109,24 +122,53 @@ fn warn(warnings: &Problems) {
     }
 }
 
-fn report(args: &ValidateArgs, problems: &[Problems]) -> Result<(), Failure> {
+fn report(args: &ValidateArgs, problems: &[Problems], changed: &[Change]) -> Result<(), Failure> {
     let rows = problems.iter().flat_map(|problems| {
         let file = problems.file().to_string_lossy();
         problems.iter().map(move |problem| FileProblem { file: file.clone(), problem })
     });
     if args.json {
-        let json = serde_json::to_string_pretty(&rows.collect::<Vec<_>>());
+        let problems = rows.collect::<Vec<_>>();
+        let json = match args.against {
+            Some(_) => serde_json::to_string_pretty(&Comparison { problems, changes: changed }),
+            None => serde_json::to_string_pretty(&problems),
+        };
         let json = json.map_err(|error| Failure::new(error.to_string()))?;
         return print(format!("{json}\n").as_bytes());
     }
     if problems.is_empty() {
         let (count, files) =
             (args.files.len(), if args.files.len() == 1 { "file" } else { "files" });
-        return print(format!("{count} {files} checked: all right\n").as_bytes());
+        print(format!("{count} {files} checked: all right\n").as_bytes())?;
+        return args.against.as_ref().map_or(Ok(()), |old| print(table(old, changed).as_bytes()));
     }
     for problems in problems {
         // A closed pipe does not change the exit code.
         let _ = writeln!(io::stderr(), "{problems}");
     }
     Ok(())
+}
+
+/// The changes in columns.
+fn table(old: &Path, changed: &[Change]) -> String {
+    let old = old.display();
+    if changed.is_empty() {
+        return format!("no setting differs from {old}\n");
+    }
+    let head = ["setting", "before", "after", "effect"].map(ToOwned::to_owned);
+    let row = |change: &Change| {
+        let Change { setting, before, after, effect } = change.clone();
+        let shown = |it: Option<String>| it.unwrap_or_else(|| "-".to_owned());
+        [setting, shown(before), shown(after), effect]
+    };
+    let rows: Vec<_> = std::iter::once(head).chain(changed.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths = [0, 1, 2].map(|column| width(column).unwrap_or(0));
+    let line = |row: &[String; 4]| {
+        let cells = row.iter().zip(widths.into_iter().chain([0]));
+        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    let lines: String = rows.iter().map(line).collect();
+    format!("what a reload from {old} changes:\n\n{lines}")
 }

@@ -14,6 +14,7 @@
 mod adaptive;
 mod address;
 mod amount;
+mod changes;
 mod conform;
 pub mod demo;
 mod door;
@@ -53,6 +54,7 @@ use tidegate::Policy;
 use tidegate::adaptive::Priority;
 
 pub use self::address::Address;
+pub use self::changes::{Change, changes};
 pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
 pub use self::envoy::{AnswerStyle, Rls, Shadow};

@@ -25,6 +25,8 @@ pub enum Forgotten {
     Algorithm { policy: String, limit: String, from: &'static str, to: &'static str },
     /// A limit counts another identifier.
     Identifier { policy: String, limit: String },
+    /// The other store counts it: the quorum from now on, or the main store.
+    Quorum { policy: String, into: bool },
     /// Its limits count several identifiers, or do not any more: in a cluster its keys have another tag.
     Tag { policy: String, sure: bool },
 }
@@ -44,6 +46,8 @@ struct Counter {
 struct Counters {
     by_limit: BTreeMap<String, Counter>,
     is_together: bool,
+    /// Whether a second store counts it.
+    is_in_quorum: bool,
 }
 
 /// What a reload from `old` to `new` forgets, sorted.
@@ -95,6 +99,9 @@ fn compare(
             Some(_) => {}
         }
     }
+    if before.is_in_quorum != now.is_in_quorum {
+        found.push(Forgotten::Quorum { policy: policy(), into: now.is_in_quorum });
+    }
     if before.is_together != now.is_together && in_cluster != Some(false) {
         found.push(Forgotten::Tag { policy: policy(), sure: in_cluster.is_some() });
     }
@@ -121,11 +128,15 @@ fn in_cluster(config: &Config, stores: StoreDrivers) -> Option<bool> {
 
 fn counters(config: &Config) -> BTreeMap<String, Counters> {
     let policies = config.policies.iter();
-    policies.filter_map(|(name, policy)| Some((name.clone(), of_policy(name, policy)?))).collect()
+    let has_quorum = config.store.quorum.is_some();
+    let counters = |(name, policy): (&String, &Policy)| {
+        Some((name.clone(), of_policy(name, policy, has_quorum)?))
+    };
+    policies.filter_map(counters).collect()
 }
 
 /// `None` for a policy that the library does not accept: a checked configuration has none.
-fn of_policy(name: &str, policy: &Policy) -> Option<Counters> {
+fn of_policy(name: &str, policy: &Policy, has_quorum: bool) -> Option<Counters> {
     let engine = Engine::builder().policy(name, policy.clone()).build().ok()?;
     let view = engine.policy_ref(name).ok()?;
     let mut by_limit: BTreeMap<String, Counter> = view
@@ -147,7 +158,8 @@ fn of_policy(name: &str, policy: &Policy) -> Option<Counters> {
         let counter = Counter { key, letter, algorithm: "leaky-bucket", line };
         by_limit.insert(String::new(), counter);
     }
-    Some(Counters { by_limit, is_together: view.is_together() })
+    let is_in_quorum = has_quorum && view.is_in_quorum();
+    Some(Counters { by_limit, is_together: view.is_together(), is_in_quorum })
 }
 
 impl fmt::Display for Forgotten {
@@ -180,6 +192,10 @@ impl fmt::Display for Forgotten {
             Self::Identifier { policy, limit } => {
                 let limit = Named { policy, limit };
                 write!(f, "{limit} counts another identifier: it starts from zero")
+            }
+            Self::Quorum { policy, into } => {
+                let store = if *into { "the quorum" } else { "the main store" };
+                write!(f, "policy `{policy}` is counted by {store} now: it starts from zero")
             }
             Self::Tag { policy, sure } => {
                 let when = if *sure { "in this cluster" } else { "if the store is a cluster," };

@@ -74,6 +74,116 @@ fn validate_against_the_old_file_warns_of_what_a_reload_forgets() {
 }
 
 #[test]
+fn validate_against_the_old_file_lists_every_setting_that_a_reload_changes() {
+    let folder = Folder::new();
+    let old = folder.write(
+        "old.yaml",
+        "store: redis://app:canary-1@10.0.0.1
+admin: { token: canary-2-canary-2 }
+policies:
+  api: 100/min
+  gone: 5/h
+  called: { limit: 7/h, burst: 2 }
+  paced: { limit: 5/h, on_store_error: allow }
+  plan: { all: [{ name: second, limit: 10/s }, { name: day, limit: 100/day }] }
+overrides: [{ policy: api, key: ann, limit: 5/s }]
+routes:
+  - { match: { path: /login, method: POST }, policy: api, key: client_ip }
+  - { match: { path: /old }, policy: api }
+client_ip: { ipv6_prefix: 64 }
+",
+    );
+    let new = folder.write(
+        "new.yaml",
+        "store: redis://app:canary-3@10.0.0.2
+admin: { token: canary-4-canary-4 }
+policies:
+  api: { limit: 200/min }
+  renamed: { limit: 7/h, burst: 2 }
+  paced: { limit: 5/h, on_store_error: deny }
+  plan: { all: [{ name: second, limit: 10/s }, { name: day, algorithm: sliding-log, limit: 100/day }] }
+  fresh: 1/s
+overrides: [{ policy: api, key: ann, limit: 9/s }]
+routes:
+  - { match: { path: /login, method: POST }, policy: api, key: 'header:x-user' }
+client_ip: { ipv6_prefix: 56 }
+",
+    );
+    let output = run(&["validate", &new, "--against", &old, "--json"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(json["problems"], serde_json::json!([]));
+    let changes = json["changes"].as_array().unwrap();
+    let rows: Vec<_> = changes
+        .iter()
+        .map(|it| {
+            ["setting", "before", "after", "effect"].map(|name| it[name].as_str().unwrap_or("-"))
+        })
+        .collect();
+    let keys = "its requests are counted under other keys, which start from zero";
+    let expected = [
+        ["admin.token", "…", "…", "takes effect at once"],
+        [
+            "client_ip.ipv6_prefix",
+            "64",
+            "56",
+            "clients may be counted under other keys, which start from zero",
+        ],
+        ["overrides[api, ann].limit", "5/s", "9/s", "takes effect at once"],
+        ["policies.api.limit", "100/min", "200/min", "counters are kept"],
+        [
+            "policies.called",
+            "burst: 2, 7/h",
+            "-",
+            "is called renamed now: what it has counted is forgotten",
+        ],
+        ["policies.fresh", "-", "1/s", "starts from zero"],
+        [
+            "policies.gone",
+            "5/h",
+            "-",
+            "checks of it are errors, and what it has counted is forgotten",
+        ],
+        ["policies.paced.on_store_error", "allow", "deny", "counters are kept"],
+        ["policies.plan.all[day].algorithm", "-", "sliding-log", "starts from zero"],
+        ["policies.renamed", "-", "burst: 2, 7/h", "starts from zero"],
+        ["routes[path: /login, method: POST].key", "client_ip", "header:x-user", keys],
+        ["routes[path: /old]", "match.path: /old, policy: api", "-", "takes effect at once"],
+        ["store", "redis://10.0.0.1", "redis://10.0.0.2", "takes effect at the next start"],
+    ];
+    assert_eq!(rows, expected);
+    let output = run(&["validate", &new, "--against", &old]);
+    let text = output.stdout.clone() + &output.stderr;
+    assert!(!text.contains("canary") && text.contains("counters are kept"), "{text}");
+    let row = text.lines().find(|line| line.starts_with("policies.api.limit ")).unwrap();
+    assert!(row.contains("  100/min  "), "{row}");
+    let same = run(&["validate", &new, "--against", &new]);
+    assert!(same.stdout.contains("no setting differs from"), "{}", same.stdout);
+    assert!(!same.stdout.contains("effect"), "{}", same.stdout);
+}
+
+#[test]
+fn validate_against_warns_of_a_policy_that_another_store_counts() {
+    let folder = Folder::new();
+    let file = |name: &str, quorum: bool| {
+        let store = "store: { url: memory, quorum: 'redis+quorum://10.0.0.1,10.0.0.2,10.0.0.3' }";
+        let policies = format!(
+            "{{ pay: {{ limit: 5/h, quorum: {quorum} }}, b: {{ limit: 1/s, quorum: true }} }}"
+        );
+        folder.write(name, format!("{store}\npolicies: {policies}\n"))
+    };
+    let (old, new) = (file("old.yaml", false), file("new.yaml", true));
+    let output = run(&["validate", &new, "--against", &old]);
+    let warned = "policy `pay` is counted by the quorum now: it starts from zero";
+    assert!(output.stderr.contains(warned), "{}", output.stderr);
+    assert!(
+        output.stdout.contains("policies.pay.quorum  false   true   starts from zero"),
+        "{}",
+        output.stdout
+    );
+}
+
+#[test]
 fn the_example_is_valid() {
     let folder = Folder::new();
     let example = folder.write("example.yaml", &run(&["config", "example"]).stdout);

@@ -1,0 +1,264 @@
+//! What a file changes of another one: each setting as it is written, and what a reload makes of it. No secret is shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::Serialize;
+use tidegate::driver::{StoreDrivers, redacted};
+use tidegate_core::text::printable;
+
+use super::node::{Node, Value};
+use super::problem::Problems;
+use super::reload::{Forgotten, forgotten};
+use super::{Config, contents, yaml};
+
+/// These take effect at the next start.
+const NEEDS_RESTART: [&str; 4] = ["store", "listen", "key_prefix", "telemetry"];
+
+/// The last names of settings that hold a secret, besides URLs.
+const SECRETS: [&str; 2] = ["password", "token"];
+
+/// One setting that differs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Change {
+    /// Its path, as in `policies.api.limit`.
+    pub setting: String,
+    /// As the old file has it; `None` if that does not.
+    pub before: Option<String>,
+    /// As the new file has it; `None` if that does not.
+    pub after: Option<String>,
+    /// What a reload makes of it.
+    pub effect: String,
+}
+
+/// A policy, a route or a section, by the paths of its values inside it.
+type Entry = BTreeMap<String, Written>;
+
+/// A value as it is compared, and as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Written {
+    text: String,
+    shown: String,
+}
+
+/// What the new file changes, in the order of the settings' names. Both files are valid.
+pub fn changes(
+    (old_path, old): (&Path, &Config),
+    (new_path, new): (&Path, &Config),
+    stores: StoreDrivers,
+) -> Result<Vec<Change>, Problems> {
+    let (before, after) = (entries(old_path)?, entries(new_path)?);
+    let forgotten = forgotten(old, new, stores);
+    let mut found = Vec::new();
+    for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
+        let (before, after) = (before.get(name), after.get(name));
+        compare(name, before, after, &forgotten, &mut found);
+    }
+    Ok(found)
+}
+
+fn compare(
+    name: &str,
+    before: Option<&Entry>,
+    after: Option<&Entry>,
+    forgotten: &[Forgotten],
+    found: &mut Vec<Change>,
+) {
+    let (Some(old), Some(new)) = (before, after) else {
+        let (before, after) = (before.map(summary), after.map(summary));
+        let effect = effect(name, "", (before.is_some(), after.is_some()), forgotten);
+        found.push(Change { setting: name.to_owned(), before, after, effect });
+        return;
+    };
+    for path in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
+        let (old, new) = (old.get(path), new.get(path));
+        if old == new {
+            continue;
+        }
+        let setting = join(name, path);
+        let shown = |it: Option<&Written>| it.map(|it| it.shown.clone());
+        let effect = effect(name, path, (true, true), forgotten);
+        found.push(Change { setting, before: shown(old), after: shown(new), effect });
+    }
+}
+
+/// What a reload makes of a change. `is_there`: whether the whole entry is there, before and after.
+fn effect(entry: &str, path: &str, is_there: (bool, bool), forgotten: &[Forgotten]) -> String {
+    let section = entry.split(['.', '[']).next().unwrap_or(entry);
+    let effect = match (section, is_there) {
+        _ if NEEDS_RESTART.contains(&section) => "takes effect at the next start",
+        ("policies", (false, _)) => "starts from zero",
+        ("policies", (_, false)) => match renamed(entry, forgotten) {
+            Some(name) => {
+                return format!("is called {name} now: what it has counted is forgotten");
+            }
+            None => "checks of it are errors, and what it has counted is forgotten",
+        },
+        ("policies", _) if is_forgotten(entry, path, forgotten) => "starts from zero",
+        ("policies", _) => "counters are kept",
+        ("routes", (true, true)) if path.starts_with("key") => {
+            "its requests are counted under other keys, which start from zero"
+        }
+        ("routes", (true, true)) if path == "policy" => {
+            "its requests are counted by another policy"
+        }
+        ("client_ip", _) => "clients may be counted under other keys, which start from zero",
+        _ => "takes effect at once",
+    };
+    effect.to_owned()
+}
+
+fn renamed<'a>(entry: &str, forgotten: &'a [Forgotten]) -> Option<&'a str> {
+    forgotten.iter().find_map(|it| match it {
+        Forgotten::Policy { policy, renamed: Some(name) } if is_policy(entry, policy) => {
+            Some(name.as_str())
+        }
+        _ => None,
+    })
+}
+
+/// Whether counters of a policy, or of the limit that a path is in, are forgotten.
+fn is_forgotten(entry: &str, path: &str, forgotten: &[Forgotten]) -> bool {
+    forgotten.iter().any(|it| match it {
+        Forgotten::Prefix | Forgotten::Store => false,
+        Forgotten::Policy { policy, .. }
+        | Forgotten::Tag { policy, .. }
+        | Forgotten::Quorum { policy, .. } => is_policy(entry, policy),
+        Forgotten::Limit { policy, limit, .. }
+        | Forgotten::Algorithm { policy, limit, .. }
+        | Forgotten::Identifier { policy, limit } => {
+            is_policy(entry, policy)
+                && (limit.is_empty() || path.contains(&format!("[{}]", printable(limit))))
+        }
+    })
+}
+
+fn is_policy(entry: &str, policy: &str) -> bool {
+    entry.strip_prefix("policies.") == Some(&*printable(policy))
+}
+
+/// The policies, routes, overrides and sections of a file.
+fn entries(path: &Path) -> Result<BTreeMap<String, Entry>, Problems> {
+    let failed = |problem| Problems::new(path, vec![problem]);
+    let node = yaml::parse(&contents(path).map_err(failed)?).map_err(failed)?;
+    let mut entries = BTreeMap::new();
+    let Value::Map(sections) = &node.value else { return Ok(entries) };
+    for (section, node) in sections {
+        let section = printable(&section.name);
+        match &node.value {
+            Value::Map(policies) if section == "policies" => {
+                for (name, policy) in policies {
+                    // `api: 5/h` is short for `api: { limit: 5/h }`.
+                    let path = if matches!(policy.value, Value::Map(_)) { "" } else { "limit" };
+                    let name = format!("policies.{}", printable(&name.name));
+                    entries.insert(name, entry(policy, path));
+                }
+            }
+            Value::List(items) if ["routes", "overrides"].contains(&&*section) => {
+                for item in items {
+                    let name = format!("{section}[{}]", identity(item));
+                    // One that is there twice: the second never matches, or is an error.
+                    entries.entry(name).or_insert_with(|| entry(item, ""));
+                }
+            }
+            _ => {
+                entries.insert(section, entry(node, ""));
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// What a route or an override is known by: what it matches, or whom it is for.
+fn identity(item: &Node) -> String {
+    let matched = item.get("match").map(|node| text(node, "").shown);
+    matched.unwrap_or_else(|| {
+        let named = ["policy", "limit_name", "key"];
+        let parts = named.iter().filter_map(|name| item.get(name));
+        parts.map(|node| text(node, "").shown).collect::<Vec<_>>().join(", ")
+    })
+}
+
+fn entry(node: &Node, path: &str) -> Entry {
+    let mut entry = Entry::new();
+    collect(node, path, &mut entry);
+    entry
+}
+
+/// Every value below a node, by its path. Depth is bounded by the parser.
+fn collect(node: &Node, path: &str, to: &mut Entry) {
+    match &node.value {
+        Value::Map(entries) => {
+            for (key, node) in entries {
+                collect(node, &join(path, &printable(&key.name)), to);
+            }
+        }
+        // Limits of one policy have names.
+        Value::List(items) if items.iter().any(|item| item.get("name").is_some()) => {
+            for item in items {
+                let name = item.get("name").map(|name| text(name, "").shown).unwrap_or_default();
+                collect(item, &format!("{path}[{name}]"), to);
+            }
+        }
+        _ => {
+            to.insert(path.to_owned(), text(node, path));
+        }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    match (path, name) {
+        ("", name) => name.to_owned(),
+        (path, "") => path.to_owned(),
+        (path, name) if name.starts_with('[') => format!("{path}{name}"),
+        (path, name) => format!("{path}.{name}"),
+    }
+}
+
+/// A value on one line. Variables of the environment stay as they are written.
+fn text(node: &Node, path: &str) -> Written {
+    let plain = |text: String| Written { shown: printable(&text), text };
+    let list = |open, parts: Vec<Written>, close| {
+        let all = |part: fn(&Written) -> &str| {
+            let parts: Vec<_> = parts.iter().map(part).collect();
+            format!("{open}{}{close}", parts.join(", "))
+        };
+        Written { text: all(|part| &part.text), shown: printable(&all(|part| &part.shown)) }
+    };
+    match &node.value {
+        Value::Null | Value::Unset => plain("null".to_owned()),
+        Value::Bool(value) => plain(value.to_string()),
+        Value::Whole(value) => plain(value.to_string()),
+        Value::Float(value) => plain(value.to_string()),
+        Value::Text(value) => {
+            let text = value.text.clone();
+            let last = path.rsplit('.').next().unwrap_or(path);
+            let shown = match &text {
+                _ if SECRETS.contains(&last) => "…".to_owned(),
+                text if text.contains("://") => redacted(text),
+                text => printable(text),
+            };
+            Written { text, shown }
+        }
+        Value::List(items) => list("[", items.iter().map(|it| text(it, path)).collect(), "]"),
+        Value::Map(entries) => {
+            let part = |(key, node): &(super::node::Key, Node)| {
+                let (name, value) = (printable(&key.name), text(node, &join(path, &key.name)));
+                Written {
+                    text: format!("{name}: {}", value.text),
+                    shown: format!("{name}: {}", value.shown),
+                }
+            };
+            list("", entries.iter().map(part).collect(), "")
+        }
+    }
+}
+
+/// A whole entry on one line.
+fn summary(entry: &Entry) -> String {
+    let part = |(path, value): (&String, &Written)| match path.as_str() {
+        "" | "limit" => value.shown.clone(),
+        path => format!("{path}: {}", value.shown),
+    };
+    printable(&entry.iter().map(part).collect::<Vec<_>>().join(", "))
+}
