@@ -3,6 +3,7 @@
 //! The command line prints the report, and the playground accepts logs from anybody. Memory is bounded, however long
 //! the log is.
 
+mod comparison;
 mod counts;
 mod lines;
 mod rates;
@@ -14,6 +15,7 @@ mod timeline;
 use std::borrow::Cow;
 use std::io::{self, Read};
 
+pub use self::comparison::{ChangedClient, ComparisonReport, FlipRow, Flips, compare};
 use self::counts::ReplayCounts;
 pub use self::counts::{DeniedKey, Unreadable};
 use self::lines::Lines;
@@ -41,7 +43,9 @@ pub fn replay(
         counts.lines += 1;
         match line {
             Err(error) => counts.unreadable(&error),
-            Ok(line) => replay_line(replayer, line, with_headers, &mut counts),
+            Ok(line) => {
+                with_text(line, |line| replay_line(replayer, line, with_headers, &mut counts));
+            }
         }
         progress(counts.lines, lines.bytes);
     }
@@ -50,11 +54,14 @@ pub fn replay(
     Ok(ReplayReport::new(counts, top))
 }
 
-fn replay_line(replayer: &Replayer, line: &[u8], with_headers: bool, counts: &mut ReplayCounts) {
-    // Bytes in a path or an agent that are no UTF-8 are replaced.
+/// Bytes in a path or an agent that are no UTF-8 are replaced.
+fn with_text(line: &[u8], then: impl FnOnce(&str)) {
     let lossy = || String::from_utf8_lossy(line);
-    let line = str::from_utf8(line).map_or_else(|_| lossy(), Cow::Borrowed);
-    let decided = Record::read(&line, with_headers).and_then(|record| {
+    then(&str::from_utf8(line).map_or_else(|_| lossy(), Cow::Borrowed));
+}
+
+fn replay_line(replayer: &Replayer, line: &str, with_headers: bool, counts: &mut ReplayCounts) {
+    let decided = Record::read(line, with_headers).and_then(|record| {
         counts.at(record.at);
         replayer.decide(&record, counts)
     });

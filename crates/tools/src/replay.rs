@@ -1,5 +1,7 @@
 //! `tidegate replay`: what policies would have done to recorded traffic.
 
+mod against;
+
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read};
@@ -32,6 +34,8 @@ Examples:
   tidegate replay access.log --policy api -c tidegate.yaml       one policy for every request
   tidegate replay access.log -c tidegate.yaml                    by the routes of the file
   tidegate replay access.log -c tidegate.yaml --policy api --key client_ip,path
+  tidegate replay access.log -c new.yaml --against old.yaml      what changes for whom?
+  tidegate replay access.log -c new.yaml --against old.yaml --max-flips 100   … and is it little?
   zcat access.log.*.gz | tidegate replay - -c tidegate.yaml --json | jq '.policies[].denied'
 
 A line is in the common or combined format, or a JSON object with the names that nginx, Apache, Caddy,
@@ -46,7 +50,11 @@ second and minute of a client were, for half of the clients, 90 % of them, and s
 Lines that cannot be read are counted, and the first few are shown. Memory is bounded: up to 200000
 denied keys are counted one by one, and a note says if counters had to be forgotten.
 
-Exit codes: 0 ok, 1 error or not one line could be read, 64 usage.";
+With --against, every request is asked of both files, and the report has those that are decided
+otherwise: by policy, by client, and by plan where the log has the header x-plan. Both begin with
+empty counters.
+
+Exit codes: 0 ok, 1 error, not one line could be read or more flips than --max-flips, 64 usage.";
 
 /// Replay an access log: what would a policy have denied, and to whom?
 #[derive(Clone, Debug, clap::Args)]
@@ -65,7 +73,13 @@ pub struct ReplayArgs {
     /// Count by these parts of a request, instead of the key of the route or the policy
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     key: Vec<String>,
-    /// How many of the most denied keys are listed for each policy
+    /// The configuration that is in force now: report what the new one changes, instead of what it denies
+    #[arg(long, value_name = "OLD", requires = "config")]
+    against: Option<PathBuf>,
+    /// Exit with 1 if more requests than these are decided otherwise
+    #[arg(long, value_name = "N", requires = "against")]
+    max_flips: Option<u64>,
+    /// How many of the most denied keys are listed for each policy; with --against, of the clients
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// Print JSON
@@ -75,6 +89,36 @@ pub struct ReplayArgs {
 
 /// Replays, and prints the report.
 pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
+    let file = args.config.clone().or_else(usual_path);
+    let replayer = replayer(args, file.as_deref(), stores)?;
+    if let Some(old) = &args.against {
+        if args.policy.len() > 1 {
+            let many = "--against compares one policy, or the routes: expected one --policy";
+            return Err(Failure::usage(many));
+        }
+        return against::run(args, &self::replayer(args, Some(old), stores)?, &replayer);
+    }
+    let (log, size) = open(&args.log)?;
+    let name = args.log.display();
+    let report = read_lines(size, |progress| {
+        replay(&replayer, log, args.top, &StopFlag::default(), progress)
+    });
+    let mut report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    report.policies.sort_by_key(|row| args.policy.iter().position(|it| *it == row.policy));
+    if report.is_no_log() {
+        return Err(not_a_log(&name.to_string(), &report.first_unreadable));
+    }
+    let named = NamedReport { log: &name.to_string(), report: &report };
+    print_report(&named, args.json, || text(&named))?;
+    Ok(ExitCode::from(OK))
+}
+
+/// The policies of a file, and those of the command line.
+fn replayer(
+    args: &ReplayArgs,
+    file: Option<&Path>,
+    stores: StoreDrivers,
+) -> Result<Replayer, Failure> {
     let key = match &*args.key {
         [] => None,
         parts => Some(
@@ -82,9 +126,7 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
                 .map_err(|error| Failure::usage(format!("--key: {error}")))?,
         ),
     };
-    let file = args.config.clone().or_else(usual_path);
-    let read = |file: &PathBuf| Config::read(file, stores);
-    let config = file.as_ref().map(read).transpose();
+    let config = file.map(|file| Config::read(file, stores)).transpose();
     let mut config = config
         .map_err(|problems| Failure::new(problems.lines().join("\ntidegate: ")))?
         .unwrap_or_default();
@@ -100,7 +142,7 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     }
     let Config { policies, doors: rules, .. } = &config;
     if args.policy.is_empty() && rules.routes.is_empty() {
-        return Err(nothing_to_ask(file.as_deref(), &config));
+        return Err(nothing_to_ask(file, &config));
     }
     let replayer = Replayer::new(ReplaySettings {
         policies,
@@ -110,27 +152,26 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
         asked: args.policy.clone(),
         key,
     });
-    let replayer = replayer.map_err(Failure::new)?;
-    let (log, size) = open(&args.log)?;
-    let name = args.log.display();
+    replayer.map_err(Failure::new)
+}
+
+/// Reads a log, and shows how far it is.
+fn read_lines<R>(size: u64, read: impl FnOnce(&mut dyn FnMut(u64, u64)) -> R) -> R {
     let progress = Progress::start();
-    let report = replay(&replayer, log, args.top, &StopFlag::default(), |lines, bytes| {
+    let report = read(&mut |lines, bytes| {
         if lines.is_multiple_of(PROGRESS_EVERY) {
             progress.show(|us| progress_line(lines, bytes, size, us));
         }
     });
     progress.done();
-    let mut report = report.map_err(|error| Failure::new(format!("{name}: {error}")))?;
-    report.policies.sort_by_key(|row| args.policy.iter().position(|it| *it == row.policy));
-    if report.is_no_log() {
-        let reason = |it: &Unreadable| format!("\n  line {}: {}", it.line, it.reason);
-        let reasons: String = report.first_unreadable.iter().map(reason).collect();
-        let what = "not one line is an access log's: expected common, combined or JSON lines";
-        return Err(Failure::new(format!("{name}: {what}{reasons}")));
-    }
-    let named = NamedReport { log: &name.to_string(), report: &report };
-    print_report(&named, args.json, || text(&named))?;
-    Ok(ExitCode::from(OK))
+    report
+}
+
+fn not_a_log(name: &str, first: &[Unreadable]) -> Failure {
+    let reason = |it: &Unreadable| format!("\n  line {}: {}", it.line, it.reason);
+    let reasons: String = first.iter().map(reason).collect();
+    let what = "not one line is an access log's: expected common, combined or JSON lines";
+    Failure::new(format!("{name}: {what}{reasons}"))
 }
 
 /// A policy that is a limit of one line, and not the name of one.
@@ -170,7 +211,7 @@ struct NamedReport<'a> {
 }
 
 fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
-    let ReplayReport { lines, unlimited, unreadable, .. } = report;
+    let ReplayReport { lines, unlimited, unreadable: bad, .. } = report;
     let span = match (&report.from, &report.until) {
         (Some(from), Some(until)) => format!(" from {from} to {until}"),
         _ => String::new(),
@@ -182,20 +223,27 @@ fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
         table.row(&[policy, requests, admitted, denied, &percent, keys_denied]);
     }
     let mut out = format!(
-        "{log}: {lines} lines{span}; {unlimited} not limited, {unreadable} could not be read\n\n{table}"
+        "{log}: {lines} lines{span}; {unlimited} not limited, {bad} could not be read\n\n{table}"
     );
     out.push_str(&rates(&report.rates));
     for row in report.policies.iter().filter(|row| !row.keys.is_empty()) {
         out.push_str(&most_denied(row));
     }
-    if !report.first_unreadable.is_empty() {
-        out.push_str("\nlines that could not be read, the first of them:\n");
-    }
-    for Unreadable { line, reason } in &report.first_unreadable {
-        let _ = writeln!(out, "  line {line}: {reason}");
-    }
+    out.push_str(&unreadable(&report.first_unreadable));
     for note in &report.notes {
         let _ = writeln!(out, "\nnote: {note}");
+    }
+    out
+}
+
+/// The first lines that could not be read.
+fn unreadable(first: &[Unreadable]) -> String {
+    let mut out = String::new();
+    if !first.is_empty() {
+        out.push_str("\nlines that could not be read, the first of them:\n");
+    }
+    for Unreadable { line, reason } in first {
+        let _ = writeln!(out, "  line {line}: {reason}");
     }
     out
 }

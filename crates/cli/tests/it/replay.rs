@@ -232,3 +232,87 @@ fn the_report_says_how_fast_clients_were() {
     let text = replay(&lines, &["--policy", "api"]).stdout;
     assert!(text.contains("10 clients:\nrequests of one client in its busiest"), "{text}");
 }
+
+/// A JSON line of a client with a plan.
+fn planned(client: &str, plan: &str, second: u32) -> String {
+    format!(
+        "{{\"time\":\"2026-10-10T13:55:{second:02}.5Z\",\"client_ip\":\"{client}\",\"method\":\"GET\",\"path\":\"/api/a\",\
+         \"headers\":{{\"X-Plan\":[\"{plan}\"]}}}}\n"
+    )
+}
+
+#[test]
+fn against_the_old_file_a_replay_says_what_changes_for_whom() {
+    let folder = Folder::new();
+    let config = |name: &str, limit: &str, web: &str| {
+        let text = format!(
+            "policies: {{ api: {limit}, web: {web} }}\nroutes:\n  - {{ match: {{ path: /api/* }}, policy: api }}\n  - {{ match: {{ path: /web }}, policy: web }}\n"
+        );
+        folder.write(name, text)
+    };
+    let (old, new) = (
+        config("old.yaml", "fixed-window 5/h", "fixed-window 1/h"),
+        config("new.yaml", "fixed-window 3/h", "fixed-window 3/h"),
+    );
+    let free: String = (0..6).map(|second| planned("192.0.2.7", "free", second)).collect();
+    let gold: String = (0..2).map(|second| planned("192.0.2.9", "gold", second)).collect();
+    let web = log("192.0.2.8", "/web", 10..14) + &log("192.0.2.8", "/", 20..25);
+    let log = folder.write("access.log", free + &gold + &web + "nonsense\n");
+    let args = ["replay", &log, "-c", &new, "--against", &old];
+    let report = |more: &[&str]| run(&[&args[..], more].concat());
+    let output = report(&["--json"]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{}", output.stdout);
+    let json: Value = serde_json::from_str(&output.stdout).unwrap();
+    let flips = |row: &Value| {
+        ["requests", "newly_denied", "newly_admitted", "denied_by_both"]
+            .map(|it| row[it].as_u64().unwrap())
+    };
+    assert_eq!((flips(&json), &json["flips"]), ([17, 2, 2, 2], &4.into()));
+    assert_eq!(json["unreadable"], 1);
+    let rows = |of: &str| -> Vec<_> {
+        let rows = json[of].as_array().unwrap().iter();
+        rows.map(|row| (row["name"].as_str().unwrap(), flips(row))).collect()
+    };
+    assert_eq!(rows("policies"), [("api", [8, 2, 0, 1]), ("web", [4, 0, 2, 1])]);
+    assert_eq!(rows("plans"), [("free", [6, 2, 0, 1]), ("gold", [2, 0, 0, 0])]);
+    assert_eq!(json["plans"][0]["newly_denied_percent"], 33.3);
+    let clients: Vec<_> = json["clients"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["client"].as_str().unwrap())
+        .collect();
+    assert_eq!((clients, &json["clients_changed"]), (vec!["192.0.2.7", "192.0.2.8"], &2.into()));
+    assert_eq!(json["clients"][0]["first"], "2026-10-10T13:55:03Z");
+    let text = report(&[]).stdout;
+    assert!(
+        text.contains("4 requests are decided otherwise: 2 newly denied, 2 newly admitted"),
+        "{text}"
+    );
+    assert!(text.contains("2 clients notice:") && text.contains("33.3 %"), "{text}");
+}
+
+#[test]
+fn more_flips_than_allowed_fail() {
+    let folder = Folder::new();
+    let config = |name: &str, limit: &str| {
+        folder.write(
+            name,
+            format!("policies: {{ api: fixed-window {limit} }}\nroutes: [{{ policy: api }}]\n"),
+        )
+    };
+    let (old, new) = (config("old.yaml", "5/h"), config("new.yaml", "3/h"));
+    let log = folder.write("access.log", log("192.0.2.7", "/", 0..9));
+    let code = |more: &[&str]| {
+        let output = run(&[&["replay", &log, "-c", &new], more].concat());
+        (output.code, output.stderr)
+    };
+    assert_eq!(code(&["--against", &old, "--max-flips", "2"]).0, Some(0));
+    let (failed, why) = code(&["--against", &old, "--max-flips", "1"]);
+    assert_eq!(failed, Some(1));
+    assert_eq!(why, "tidegate: 2 requests are decided otherwise: more than 1\n");
+    assert_eq!(code(&["--against", &new, "--max-flips", "0"]).0, Some(0), "nothing changes");
+    assert_eq!(code(&["--max-flips", "1"]).0, Some(64));
+    assert_eq!(code(&["--against", &old, "--policy", "api", "--policy", "1/s"]).0, Some(64));
+    assert_eq!(code(&["--against", "/nowhere.yaml"]).0, Some(1));
+}

@@ -38,6 +38,15 @@ pub(super) struct Outcome<'a> {
     pub(super) lacks_headers: bool,
 }
 
+/// What becomes of a request, limited or not.
+pub(super) struct Verdict<'a> {
+    /// `None` if nothing limits it.
+    pub(super) policy: Option<&'a str>,
+    pub(super) client: String,
+    pub(super) is_denied: bool,
+    pub(super) lacks_headers: bool,
+}
+
 pub struct ReplaySettings<'a> {
     pub policies: &'a BTreeMap<String, Policy>,
     /// Counts the requests; its cap bounds what a log can take.
@@ -128,16 +137,7 @@ impl Replayer {
         record: &Record<'_>,
         counts: &mut ReplayCounts,
     ) -> Result<(), LineError> {
-        let recorded = LoggedRequest {
-            client: record.client,
-            method: &record.method,
-            host: &record.host,
-            target: &record.target,
-            headers: headers(record),
-        };
-        let seen = ClientRequest::logged(&self.client_ip, recorded)
-            .map_err(|doubt| LineError::Request(doubt.to_string()))?;
-        self.clock.set(Timestamp::from_micros(record.at.us));
+        let seen = self.seen(record)?;
         if self.policies.is_empty() {
             match self.outcome(&seen, None)? {
                 Some(outcome) => counts.decided(record.at, outcome),
@@ -151,6 +151,31 @@ impl Replayer {
         }
         counts.rates.add(&seen.client_name(), record.at.us);
         Ok(())
+    }
+
+    /// What becomes of a request at its time, by its route or by the first of the policies.
+    pub(super) fn verdict(&self, record: &Record<'_>) -> Result<Verdict<'_>, LineError> {
+        let seen = self.seen(record)?;
+        let client = seen.client_name();
+        let outcome = self.outcome(&seen, self.policies.first().map(String::as_str))?;
+        let (is_denied, lacks_headers) =
+            outcome.as_ref().map_or((false, false), |it| (it.denied, it.lacks_headers));
+        let policy = outcome.map(|it| it.policy);
+        Ok(Verdict { policy, client, is_denied, lacks_headers })
+    }
+
+    /// The request of a line, to whose time the clock is set.
+    fn seen<'r>(&'r self, record: &'r Record<'_>) -> Result<ClientRequest<'r>, LineError> {
+        let recorded = LoggedRequest {
+            client: record.client,
+            method: &record.method,
+            host: &record.host,
+            target: &record.target,
+            headers: headers(record),
+        };
+        self.clock.set(Timestamp::from_micros(record.at.us));
+        ClientRequest::logged(&self.client_ip, recorded)
+            .map_err(|doubt| LineError::Request(doubt.to_string()))
     }
 
     /// `None` if no route limits the request.

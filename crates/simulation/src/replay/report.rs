@@ -70,7 +70,7 @@ impl ReplayReport {
     }
 }
 
-fn notes(counts: &ReplayCounts) -> Vec<String> {
+pub(super) fn notes(counts: &ReplayCounts) -> Vec<String> {
     let mut notes = Vec::new();
     if counts.span.is_some() && !counts.has_fraction {
         notes.push(
@@ -104,7 +104,7 @@ fn notes(counts: &ReplayCounts) -> Vec<String> {
 }
 
 /// To a tenth, so that it prints the same everywhere.
-fn percent(part: u64, whole: u64) -> f64 {
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
     let permille = (u128::from(part) * 2000 + u128::from(whole)) / u128::from(whole.max(1)) / 2;
     f64::from(u32::try_from(permille).unwrap_or(u32::MAX)) / 10.0
 }
