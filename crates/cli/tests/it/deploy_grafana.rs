@@ -139,7 +139,7 @@ policies:
   site: {{ limit: 1000/s, adaptive: {{ source: {{ latency: {} }}, ramp: latency }} }}
   tried: {{ limit: 1/h, mode: shadow }}
 routes: [{{ policy: site }}]
-proxy: {{ upstream: {} }}
+proxy: {{ upstream: {}, in_flight: {{ max: 100 }} }}
 ",
         redis.url(),
         origin.url(),
