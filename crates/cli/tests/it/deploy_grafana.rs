@@ -142,7 +142,7 @@ policies:
   tried: {{ limit: 1/h, mode: shadow }}
   payout: {{ limit: 5/h, quorum: true }}
 routes: [{{ policy: site }}]
-proxy: {{ upstream: {} }}
+proxy: {{ upstream: {}, in_flight: {{ max: 100 }} }}
 ",
         redis.url(),
         origin.url(),
