@@ -69,6 +69,13 @@ pub use crate::store::{
 pub const HASH_KEY: [u8; 16] = *b"tidegate-default";
 
 /// How much longer than it matters a state is kept, for a clock that steps back.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::store_kit::{LIFE_MARGIN, written_life_max};
+///
+/// assert!(written_life_max(Duration::ZERO) > LIFE_MARGIN);
+/// ```
 pub const LIFE_MARGIN: Duration = Duration::from_secs(10);
 
 /// The longest life of a lease.

@@ -25,6 +25,21 @@ pub struct StoreServer {
 }
 
 /// How a [`StoreServer`] is.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::driver::StoreServerState::{self, Away, Forgot, Serving};
+/// use tidegate::{StoreError, StoreErrorKind};
+///
+/// let counts = |state: &StoreServerState, life: Duration| match state {
+///     Serving => true,
+///     Forgot { ago } => *ago >= life,
+///     Away(_) => false,
+/// };
+/// let empty = Forgot { ago: Duration::from_secs(70) };
+/// assert!(counts(&empty, Duration::from_secs(60)) && !counts(&empty, Duration::from_secs(71)));
+/// assert!(!counts(&Away(StoreError::new(StoreErrorKind::Timeout, "")), Duration::ZERO));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreServerState {
     /// It answers, and counts.
