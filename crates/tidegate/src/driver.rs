@@ -146,6 +146,7 @@ pub struct StoreOptions {
 /// ```
 /// use tidegate::driver::{MemoryDriver, MemoryOptions, StoreDriver, StoreOptions};
 ///
+/// assert_eq!(MemoryOptions::MAX_BYTES, 256 << 20);
 /// let memory = MemoryOptions { max_bytes: Some(64 << 20), snapshot: None };
 /// let opened = MemoryDriver.open("memory:", &StoreOptions { memory, ..StoreOptions::default() })?;
 /// assert!(opened.snapshots().is_none());

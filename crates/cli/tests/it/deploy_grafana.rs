@@ -149,7 +149,11 @@ proxy: {{ upstream: {}, in_flight: {{ max: 100 }} }}
         origin.url()
     );
     let proxy = Proxy::with_config(&folder, &config);
-    let (memory, api) = (Server::start(), proxy.api);
+    let kept = Folder::new();
+    let snapshot = kept.path("counters");
+    let config =
+        format!("store: {{ snapshot: {snapshot}, every: 1s }}\npolicies: {{ login: 5/min }}\n");
+    let (memory, api) = (Server::with_config(&kept, &config), proxy.api);
     let prometheus = Prometheus::start(&[memory.addr, api]);
     let busy = || {
         proxy.server.get("/shop/cart");

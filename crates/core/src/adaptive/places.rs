@@ -23,8 +23,16 @@ const FULL_US: u64 = 5_000;
 /// assert!(matches!(places.enter(0, is_held), Entry::Ask)); // the counter grants one
 /// let place = places.granted("lease 1", 0);
 /// assert_eq!(places.leave(place, 1_000), None); // kept for the next request
+/// assert!(places.has_room(2_000) && (places.in_use(), places.spare()) == (0, 1));
 /// let Entry::Place(place) = places.enter(2_000, is_held) else { panic!() };
 /// assert_eq!(places.leave(place, 1_500_000), Some("lease 1")); // others want it too
+///
+/// let place = places.granted("lease 2", 2_000_000);
+/// assert_eq!(places.leave(place, 2_001_000), None);
+/// assert!(places.take_unneeded(2_002_000).is_empty());
+/// assert_eq!(places.take_unneeded(2_003_000), ["lease 2"]);
+/// assert!(places.take_spare().is_empty()); // all of them, as at the end
+/// assert_eq!(Places::<&str>::LEASE.as_secs(), 5); // whoever dies keeps none longer
 /// ```
 #[derive(Debug)]
 pub struct Places<L> {

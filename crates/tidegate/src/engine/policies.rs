@@ -230,7 +230,7 @@ impl<'a> PolicyView<'a> {
 /// those who look a policy up for each request. It shows the policy too, as a [`PolicyView`].
 ///
 /// ```
-/// use tidegate::{Engine, Key, Op, Policy, PolicyRef, PolicyKind};
+/// use tidegate::{Engine, Key, Op, Policy, PolicyKind, PolicyRef, Renewed};
 ///
 /// let engine = Engine::builder()
 ///     .policy("api", "10/h")
@@ -248,7 +248,9 @@ impl<'a> PolicyView<'a> {
 /// let user = Key::One(b"user-42");
 /// assert!(export.validate(user, Op::Take).is_err()); // it has to be acquired
 /// let permit = export.acquire(user, 1).now()?.permit.ok_or("refused")?;
-/// export.release(user, &permit.into_id()).now()?;
+/// let id = permit.into_id();
+/// assert!(matches!(export.renew(user, &id).now()?, Renewed::For(_))); // once more for its whole lease
+/// export.release(user, &id).now()?;
 ///
 /// let mail = engine.policy_ref("mail")?;
 /// assert!(mail.reserve(user, 1).now()?.accepted());

@@ -20,7 +20,7 @@ use crate::reply::Reply;
 /// assert_eq!(store.extensions().overrides(0, Timestamp::EPOCH).now()?, None); // none set yet
 ///
 /// assert!(store.extensions().coordination.is_some() && store.extensions().remote.is_none());
-/// assert!(store.extensions().is_local());
+/// assert!(store.extensions().is_local() && store.extensions().key_hasher.is_none());
 ///
 /// let none = StoreExtensions::default();
 /// let error = none.overrides(0, Timestamp::EPOCH).now().unwrap_err();

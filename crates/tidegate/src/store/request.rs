@@ -143,6 +143,8 @@ pub enum Op {
 ///
 /// let (index, permit_id) = reply.permits[0];
 /// assert_eq!(index, 0); // of the limit that granted it
+/// let renew = StoreRequest { op: Op::Renew { permit_id }, ..take };
+/// assert_eq!(store.decide(&renew, now).now()?.permits, [(0, permit_id)]); // it is still held
 /// let release = StoreRequest { op: Op::Release { permit_id }, ..take };
 /// assert_eq!(store.decide(&release, now).now()?.verdict.decision.remaining(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -38,6 +38,7 @@ const FIRST_BLOCK_BYTES: usize = 2 * OVERRIDE_BYTES_MAX;
 /// assert!(matches!(error(&file), Some(Corrupt)));
 /// let unread = Io(std::io::Error::other("the disk is gone"));
 /// assert_eq!(unread.to_string(), "snapshot could not be read: the disk is gone");
+/// assert_eq!(TooLarge.to_string(), "snapshot has a part that is larger than max_bytes");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
