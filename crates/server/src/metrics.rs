@@ -41,7 +41,9 @@ pub(crate) use self::render::WithFigures;
 pub(crate) use self::snapshot::{MetricsSnapshot, PolicySnapshot};
 use self::striped::StripedCounters;
 pub(crate) use self::text::CONTENT_TYPE;
-pub(crate) use self::upstreams::{URLS_MAX, UpstreamCounts, UpstreamError, UpstreamView};
+pub(crate) use self::upstreams::{
+    InFlightFigures, URLS_MAX, UpstreamCounts, UpstreamError, UpstreamView,
+};
 pub(crate) use tidegate_config::Door;
 
 use tidegate::driver::OpenStore;

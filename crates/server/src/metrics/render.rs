@@ -12,9 +12,8 @@ use super::policies::Status;
 use super::process::Process;
 use super::sink::Sink;
 use super::text::Text;
-use crate::upstreams::in_flight::InFlightFigures;
 
-use super::{Door, Metrics, Relaxed, Shed, UpstreamView, catalog, upstreams};
+use super::{Door, InFlightFigures, Metrics, Relaxed, Shed, UpstreamView, catalog, upstreams};
 
 /// What other modules count, at one instant.
 #[derive(Debug)]

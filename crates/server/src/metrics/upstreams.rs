@@ -43,6 +43,16 @@ pub(crate) struct UpstreamCounts {
     times: DurationHistogram,
 }
 
+/// The bound on requests at the upstreams, `proxy.in_flight`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InFlightFigures {
+    pub(crate) max: u64,
+    pub(crate) in_use: u64,
+    pub(crate) spare: u64,
+    /// Whether this node goes by its share, because the store fails.
+    pub(crate) is_local: bool,
+}
+
 /// One upstream at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpstreamView<'a> {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use crate::metrics::InFlightFigures;
 use tidegate::{Acquired, Clock, Engine, Key, Permit, Policy, Source, SystemClock};
 use tidegate_core::adaptive::{Entry, InFlight, InFlightGuard, Place, Places};
 use tidegate_core::{Concurrency, Limit};
@@ -62,16 +63,6 @@ pub(crate) struct FleetPlace {
     place: Option<Place<Permit>>,
     places: Arc<Mutex<Places<Permit>>>,
     has_spare: Arc<Notify>,
-}
-
-/// For metrics.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct InFlightFigures {
-    pub(crate) max: u64,
-    pub(crate) in_use: u64,
-    pub(crate) spare: u64,
-    /// Whether this node goes by its share, because the store fails.
-    pub(crate) is_local: bool,
 }
 
 impl InFlightBound {
