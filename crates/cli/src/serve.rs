@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tidegate_config::Address;
+use tidegate_config::proxy::Target;
 use tidegate_server::Source;
 use tidegate_tools::{Failure, OK};
 
@@ -54,6 +55,28 @@ pub(crate) struct ServeArgs {
     /// Open only the doors of these arguments: for the server that `tidegate bench` measures
     #[arg(long, hide = true, requires = "listen")]
     only_typed_doors: bool,
+    #[command(flatten)]
+    measured: MeasuredArgs,
+}
+
+/// What `tidegate bench` measures besides doors.
+#[derive(Clone, Debug, clap::Args)]
+struct MeasuredArgs {
+    /// The address of the proxy, instead of the configuration's
+    #[arg(long, hide = true, requires_all = ["only_typed_doors", "upstream"])]
+    proxy: Option<Address>,
+    /// The upstream of the proxy
+    #[arg(long, hide = true, requires = "proxy")]
+    upstream: Option<Target>,
+    /// The policy of all requests, instead of the routes of the configuration
+    #[arg(long, hide = true, requires_all = ["only_typed_doors", "route_key"])]
+    route_policy: Option<String>,
+    /// What it counts by
+    #[arg(long, hide = true, requires = "route_policy")]
+    route_key: Option<String>,
+    /// What a request costs
+    #[arg(long, hide = true, requires = "route_policy", default_value_t = 1)]
+    route_cost: u64,
 }
 
 /// Serves until it is stopped.

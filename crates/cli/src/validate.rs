@@ -10,6 +10,11 @@ use tidegate_config::{Change, Config, Problem, Problems, changes, first_periods,
 use tidegate_core::text::printable;
 use tidegate_tools::{ERROR, Failure, OK, print};
 
+/// The most problems, and the most warnings, that are printed of a file. JSON has all of them.
+const LINES_MAX: usize = 100;
+/// The most policies that a note names.
+const NAMES_MAX: usize = 10;
+
 const EXAMPLES: &str = "\
 Examples:
   tidegate validate tidegate.yaml
@@ -17,12 +22,13 @@ Examples:
   tidegate validate --json tidegate.yaml | jq -r '.[].message'
   tidegate validate new.yaml --against tidegate.yaml      what does a reload change and forget?
 
-Every problem is a line: file:line:column: what was expected. Nothing is opened or
-connected to; environment variables in the files must be set. A valid setting that
-will not work well, like a limit that will oscillate or a route behind a wider one, is
-a warning. A note says what a limit without a burst of its own admits in its first
-period. With --against, a table lists every setting that a reload from OLD would change,
-as it is written, and whether counters are kept; what it forgets is a warning too.
+Every problem is a line: file:line:column: what was expected. The first 100 of a file
+are printed, and all of them with --json. Nothing is opened or connected to; environment
+variables in the files must be set. A valid setting that will not work well, like a limit
+that will oscillate or a route behind a wider one, is a warning. A note says what a limit
+without a burst of its own admits in its first period. With --against, a table lists
+every setting that a reload from OLD would change, as it is written, and whether counters
+are kept; what it forgets is a warning too.
 
 Exit codes: 0 all files are valid, 1 a file has problems, 64 usage.";
 
@@ -108,18 +114,18 @@ fn first_periods_note(file: &Path, config: &Config) -> Option<String> {
     let noted = first_periods(&config.policies);
     let ((name, said), others) = noted.split_first()?;
     let name = printable(name);
-    let others: Vec<_> = others.iter().map(|(name, _)| printable(name)).collect();
-    let also = if others.is_empty() {
-        String::new()
-    } else {
-        format!(" The same holds for {}.", others.join(", "))
+    let named: Vec<_> = others.iter().take(NAMES_MAX).map(|(name, _)| printable(name)).collect();
+    let also = match others.len() - named.len() {
+        _ if others.is_empty() => String::new(),
+        0 => format!(" The same holds for {}.", named.join(", ")),
+        more => format!(" The same holds for {} and {more} more.", named.join(", ")),
     };
     Some(format!("{}: policies.{name}: {said}{also}", file.display()))
 }
 
 /// Warnings do not change the exit code.
 fn warn(warnings: &Problems) {
-    for line in warnings.lines() {
+    for line in bounded(warnings) {
         // A closed pipe does not change the exit code.
         let _ = writeln!(io::stderr(), "warning: {line}");
     }
@@ -147,9 +153,21 @@ fn report(args: &ValidateArgs, problems: &[Problems], changed: &[Change]) -> Res
     }
     for problems in problems {
         // A closed pipe does not change the exit code.
-        let _ = writeln!(io::stderr(), "{problems}");
+        let _ = writeln!(io::stderr(), "{}", bounded(problems).join("\n"));
     }
     Ok(())
+}
+
+/// The first lines, and how many more there are.
+fn bounded(problems: &Problems) -> Vec<String> {
+    let mut lines = problems.lines();
+    let more = lines.len().saturating_sub(LINES_MAX);
+    if more > 0 {
+        lines.truncate(LINES_MAX);
+        let file = problems.file().display();
+        lines.push(format!("{file}: and {more} more"));
+    }
+    lines
 }
 
 /// The changes in columns.

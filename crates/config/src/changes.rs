@@ -102,7 +102,9 @@ fn effect(entry: &str, path: &str, is_there: (bool, bool), forgotten: &[Forgotte
         ("routes", (true, true)) if path == "policy" => {
             "its requests are counted by another policy"
         }
-        ("client_ip", _) => "clients may be counted under other keys, which start from zero",
+        ("client_ip" | "jwt", _) => {
+            "clients may be counted under other keys, which start from zero"
+        }
         _ => "takes effect at once",
     };
     effect.to_owned()

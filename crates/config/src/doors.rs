@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate::Cidr;
-use tidegate::tower::{ClientIp, Headers};
+use tidegate::tower::{ClientIp, Dialect, Headers, ResetUnit};
 
 use super::amount::time;
+use super::jwt::{TokenKeys, token_keys};
 use super::node::Cursor;
 use super::secret::SecretSource;
-use super::text::{self, Dialect, Legacy};
+use super::text;
 use crate::envoy::{AnswerStyle, Shadow};
 use crate::plan::Plan;
 use crate::routes::{CheckedRoutes, routes};
@@ -33,6 +34,8 @@ pub struct DoorRules {
     pub client_ip: ClientIp,
     /// The proxies whose headers name the client.
     pub trusted_proxies: Vec<Cidr>,
+    /// The keys that verify tokens of requests.
+    pub token_keys: Option<TokenKeys>,
     /// The token of admin calls. `None`: only local clients may make them.
     pub admin_token: Option<SecretSource>,
     /// Names of the API, beside `localhost` and addresses.
@@ -40,6 +43,8 @@ pub struct DoorRules {
     pub headers: Headers,
     /// Whether the dashboard shows keys in clear text.
     pub shows_keys: bool,
+    /// Whether the log does.
+    pub logs_keys: bool,
     /// How long new connections are served after SIGTERM.
     pub drain: Duration,
 }
@@ -69,24 +74,31 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
         Some(text) => client_ip(text, ipv6_prefix(file), &top.field("client_ip")),
         None => (ClientIp::new(), Vec::new()),
     };
+    let token_keys = file.jwt.as_ref().and_then(|it| token_keys(it, &top.field("jwt")));
     let admin_token = file.admin.as_ref().and_then(|it| token(it, &top.field("admin")));
     let own_hosts = file.admin.as_ref().map(|it| own_hosts(it, &top.field("admin").field("hosts")));
     let own_hosts = own_hosts.unwrap_or_default();
-    let headers = file
-        .headers
-        .as_ref()
-        .map_or(Headers::default(), |text| headers(text, &top.field("headers")));
+    let headers = file.headers.as_ref().map_or(Headers::default(), headers);
+    if let Some(text::Headers { dialect: Some(text::Dialect::Off), legacy: None, .. }) =
+        &file.headers
+    {
+        top.field("headers").field("dialect").warn(
+            "leaves the X-RateLimit headers: add `legacy: off` to send none, or `legacy: epoch` to keep them",
+        );
+    }
     let drain = time(top, "drain", file.drain.as_ref(), Duration::ZERO..=DRAIN_MAX, DRAIN);
-    let keys = file.dashboard.as_ref().and_then(|text| text.keys);
+    let shows = |keys: Option<text::KeysShown>| keys == Some(text::KeysShown::Shown);
     DoorRules {
         routes: in_order,
         policy_keys,
         client_ip,
         trusted_proxies,
+        token_keys,
         admin_token,
         own_hosts,
         headers,
-        shows_keys: keys == Some(text::KeysShown::Shown),
+        shows_keys: shows(file.dashboard.as_ref().and_then(|text| text.keys)),
+        logs_keys: shows(file.logs.as_ref().and_then(|text| text.keys)),
         drain,
     }
 }
@@ -119,6 +131,14 @@ fn client_ip(text: &text::ClientIp, ipv6_prefix: u8, cursor: &Cursor<'_>) -> (Cl
     if text.forwarded == Some(true) {
         client_ip = client_ip.forwarded();
     }
+    if let Some(hops) = text.trusted_hops {
+        let cursor = cursor.field("trusted_hops");
+        if !text.trusted_proxies.is_empty() {
+            cursor.report("and `trusted_proxies` are both given: give one of them");
+        }
+        let counting = cursor.accept(client_ip.clone().trust_hops(hops.into()));
+        return (counting.unwrap_or(client_ip), Vec::new());
+    }
     let mut trusted = Vec::new();
     for (index, network) in text.trusted_proxies.iter().enumerate() {
         let cursor = cursor.field("trusted_proxies").item(index);
@@ -148,16 +168,18 @@ fn own_hosts(text: &text::Admin, cursor: &Cursor<'_>) -> Vec<String> {
     text.hosts.iter().enumerate().filter_map(host).collect()
 }
 
-fn headers(text: &text::Headers, cursor: &Cursor<'_>) -> Headers {
-    match (text.dialect.unwrap_or(Dialect::Draft11), text.legacy.unwrap_or(Legacy::Epoch)) {
-        (Dialect::Draft11, Legacy::Epoch) => Headers::LegacyEpoch,
-        (Dialect::Draft11, Legacy::Delta) => Headers::LegacyDelta,
-        (Dialect::Draft11, Legacy::Off) => Headers::Standard,
-        (Dialect::Off, Legacy::Off) => Headers::Off,
-        (Dialect::Off, Legacy::Epoch | Legacy::Delta) => {
-            let message = "switches all headers off: set `legacy: off` as well";
-            cursor.field("dialect").report(message);
-            Headers::Off
-        }
+fn headers(text: &text::Headers) -> Headers {
+    let default = Headers::default();
+    Headers {
+        dialect: text.dialect.map_or(default.dialect, |dialect| match dialect {
+            text::Dialect::Draft11 => Dialect::Draft11,
+            text::Dialect::Legacy => Dialect::Legacy,
+            text::Dialect::Off => Dialect::Off,
+        }),
+        x_rate_limit: text.legacy.map_or(default.x_rate_limit, |legacy| match legacy {
+            text::Legacy::Epoch => Some(ResetUnit::Epoch),
+            text::Legacy::Delta => Some(ResetUnit::Delta),
+            text::Legacy::Off => None,
+        }),
     }
 }

@@ -23,6 +23,7 @@ mod environment;
 pub mod envoy;
 mod foreign;
 pub mod import;
+mod jwt;
 mod listen;
 mod node;
 mod overrides;
@@ -38,6 +39,7 @@ mod safe_integer;
 mod salvage;
 mod schema;
 mod secret;
+mod share;
 mod single_policy;
 mod store;
 mod telemetry;
@@ -59,6 +61,7 @@ pub use self::changes::{Change, changes};
 pub use self::door::{BY_REQUEST, Door, Exposure, RESERVED_NAMES, UNKNOWN};
 pub use self::doors::DoorRules;
 pub use self::envoy::{AnswerStyle, Rls, Shadow};
+pub use self::jwt::TokenKeys;
 pub use self::listen::{Listener, short_password};
 use self::node::{Cursor, Node, Value};
 pub use self::overrides::network as network_of_key;
@@ -128,7 +131,7 @@ impl Default for Config {
     /// The configuration of an empty file.
     fn default() -> Self {
         let (position, value) = (Position::START, Value::Map(Vec::new()));
-        let node = Node { position, value, span: (0, 0), index: 0 };
+        let node = Node::new(position, value, (0, 0));
         let (file, report) = (text::File::default(), Report::default());
         Self::check(&file, &Cursor::top(&node, &report), StoreDrivers::MEMORY)
     }
@@ -193,10 +196,13 @@ impl Config {
 
     fn check(file: &text::File, top: &Cursor<'_>, stores: StoreDrivers) -> Self {
         let mut policies = BTreeMap::new();
+        let shared = share::shared(file);
         for (name, text) in &file.policies {
-            let checked = policy::policy(name, text, &top.field("policies").field(name));
+            let is_shared = shared.contains(name.as_str());
+            let checked = policy::policy(name, text, is_shared, &top.field("policies").field(name));
             policies.extend(checked.map(|policy| (name.clone(), policy)));
         }
+        share::check(file, &policies, &top.field("policies"));
         let plans = plans(file, &top.field("policies"));
         overrides::add(file, &mut policies, &top.field("overrides"));
         if file.mode == Some(text::Mode::Shadow) {
@@ -207,10 +213,12 @@ impl Config {
         store::check_policies(&store, stores, &policies, top);
         let proxy = proxy::proxy(file, listen.contains_key(&Door::Proxy), top);
         proxy::check_in_flight(proxy.as_ref(), &store, stores, top);
-        let dashboard = file.dashboard.as_ref().and_then(|dashboard| dashboard.keys);
-        if store.hash_keys && dashboard == Some(text::KeysShown::Shown) {
-            let why = "`store.hash_keys` hides all keys: leave this out, or `hash_keys`";
-            top.field("dashboard").field("keys").report(why);
+        let doors = doors::doors(file, &plans, top);
+        for (section, shows) in [("dashboard", doors.shows_keys), ("logs", doors.logs_keys)] {
+            if store.hash_keys && shows {
+                let why = "`store.hash_keys` hides all keys: leave this out, or `hash_keys`";
+                top.field(section).field("keys").report(why);
+            }
         }
         Self {
             store,
@@ -218,7 +226,7 @@ impl Config {
             listen,
             key_prefix: key_prefix(file, &top.field("key_prefix")),
             policies,
-            doors: doors::doors(file, &plans, top),
+            doors,
             plans,
             priorities: map_policies(file)
                 .filter_map(|(name, options)| Some((name.clone(), adaptive::priority_of(options)?)))
@@ -276,12 +284,10 @@ fn written(mut node: Node, lookup: environment::Lookup<'_>) -> Result<Written, V
     let mut problems = Vec::new();
     environment::substitute(&mut node, lookup, &mut problems);
     conform::conform(&mut node, &SCHEMA, "", &mut problems);
-    if !problems.is_empty() {
-        salvage::salvage(&mut node);
-    }
+    let has_bad_jwt = !problems.is_empty() && salvage::salvage(&mut node).contains("jwt");
     // A file that conforms to the schema can be read; otherwise the schema is too wide.
-    match serde_json::from_value(node.to_json()) {
-        Ok(file) => Ok(Written { file, node, problems }),
+    match serde_json::from_value::<text::File>(node.to_json()) {
+        Ok(file) => Ok(Written { file: text::File { has_bad_jwt, ..file }, node, problems }),
         Err(_) if !problems.is_empty() => Err(problems),
         Err(error) => Err(vec![Problem::new(node.position, error.to_string())]),
     }

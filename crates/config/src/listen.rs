@@ -12,6 +12,9 @@ use super::text::{self, DoorOptions, TlsFiles};
 const NO_TRUSTED_PROXY: &str = "is accepted from trusted proxies only, and there are none, so that every connection would \
     be closed: add the senders to `client_ip.trusted_proxies`";
 
+const COUNTED_PROXIES: &str = "needs `trusted_proxies` in place of `trusted_hops`: it is accepted from named senders only, or \
+    every connection would be closed";
+
 /// The address and options of one door.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listener {
@@ -56,7 +59,9 @@ pub(crate) fn listeners(file: &text::File, cursor: &Cursor<'_>) -> BTreeMap<Door
     for (door, listener) in &listeners {
         let cursor = cursor.field(door.as_str());
         if trusts_nobody && listener.needs_trust() {
-            cursor.field("proxy_protocol").report(NO_TRUSTED_PROXY);
+            let counts = file.client_ip.as_ref().is_some_and(|it| it.trusted_hops.is_some());
+            let message = if counts { COUNTED_PROXIES } else { NO_TRUSTED_PROXY };
+            cursor.field("proxy_protocol").report(message);
         }
         if *door != Door::Resp && listener.password.is_some() {
             cursor.report("has no password: only `resp` has one");

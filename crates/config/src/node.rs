@@ -1,5 +1,7 @@
 //! The values of a file with their positions, before they are interpreted.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -16,7 +18,12 @@ pub struct Node {
     pub span: (u32, u32),
     /// Its number in its list, also where others are left out.
     pub index: usize,
+    /// Where the entries of a large map are, once somebody has asked.
+    pub names: OnceCell<HashMap<String, usize>>,
 }
+
+/// Maps of so many entries are searched by name: a file may have thousands of policies, and each is asked for by its name.
+const LARGE: usize = 64;
 
 pub enum Value {
     Null,
@@ -43,10 +50,24 @@ pub struct Key {
 }
 
 impl Node {
+    pub fn new(position: Position, value: Value, span: (u32, u32)) -> Self {
+        Self { position, value, span, index: 0, names: OnceCell::new() }
+    }
+
     /// The entry of this name, if it is a map with one.
     pub fn get(&self, name: &str) -> Option<&Self> {
         let Value::Map(entries) = &self.value else { return None };
-        entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
+        let is_it = |(key, _): &&(Key, Self)| key.name == name;
+        if entries.len() < LARGE {
+            return entries.iter().find(is_it).map(|(_, node)| node);
+        }
+        let names = self.names.get_or_init(|| {
+            let numbered = entries.iter().enumerate();
+            numbered.map(|(number, (key, _))| (key.name.clone(), number)).collect()
+        });
+        let found = names.get(name).and_then(|number| entries.get(*number)).filter(is_it);
+        // Entries may have been left out since.
+        found.or_else(|| entries.iter().find(is_it)).map(|(_, node)| node)
     }
 
     /// A message about this node without any text from the environment, where secrets are kept. Messages repeat text in
@@ -196,7 +217,7 @@ impl From<Spanned<Value>> for Node {
         let span = spanned.defined.span();
         let bytes = |count: Option<u64>| u32::try_from(count.unwrap_or(0)).unwrap_or(0);
         let span = (bytes(span.byte_offset()), bytes(span.byte_len()));
-        Self { position: spanned.referenced.into(), value: spanned.value, span, index: 0 }
+        Self::new(spanned.referenced.into(), spanned.value, span)
     }
 }
 

@@ -1,9 +1,12 @@
 //! Adaptive limits of a configuration: checked data, without behaviour.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{StatusCode, Uri};
 use tidegate_core::adaptive::{AdaptiveError, Cap, Chain, Mode, Priority, Ramp};
+
+use crate::secret::SecretSource;
 
 /// The target that stands for all observed targets.
 pub const ALL: &str = "all";
@@ -110,7 +113,7 @@ pub enum Source {
     /// A constant pressure.
     Fixed(f64),
     /// An HTTP endpoint that is polled.
-    Asked(Ask),
+    Asked(Box<Ask>),
 }
 
 /// An HTTP endpoint that is polled.
@@ -122,6 +125,10 @@ pub struct Ask {
     pub timeout: Duration,
     /// This many failures in a row are a signal.
     pub failures: u32,
+    /// The certificate authorities of an `https://` URL, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Sent as `Authorization: Bearer`.
+    pub token: Option<SecretSource>,
 }
 
 /// The format of an answer.
@@ -131,6 +138,24 @@ pub enum AnswerKind {
     Pointer(String),
     /// The first sample of a Prometheus query.
     Prometheus,
+    /// Any: how long it takes is the pressure.
+    Timed(LatencyScale),
+}
+
+/// The times at which a probe is a pressure of 0 and of 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LatencyScale {
+    pub healthy: Duration,
+    /// Above `healthy`.
+    pub overloaded: Duration,
+}
+
+impl LatencyScale {
+    /// The pressure of a probe that took this long: linear between the two times.
+    pub fn pressure(&self, took: Duration) -> f64 {
+        let beyond = |time: Duration| time.saturating_sub(self.healthy).as_secs_f64();
+        (beyond(took) / beyond(self.overloaded)).clamp(0.0, 1.0)
+    }
 }
 
 /// The units a minute of URLs that have no cap: more than any server passes on, since a limit needs a number.

@@ -2,23 +2,38 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
+use tidegate::store_kit::DENY_CACHE_TTL;
 use tidegate::{
-    BuildError, Engine, EngineBuilder, OnStoreError, Policy, PolicyProblem, PolicyView, Replicas,
-    Unconfirmed, Zone, deadline,
+    BuildError, Engine, EngineBuilder, OnStoreError, Percent, PercentError, Policy, PolicyProblem,
+    PolicyView, Replicas, Share, Unconfirmed, Zone, deadline,
 };
+use tidegate_core::text::unknown_policy;
 use tidegate_core::{Field, FieldError, LimitOrShaper, LimitSpec};
 
 use super::amount::{span, time};
 use super::node::Cursor;
-use super::text::{self, Member, Mode, OnStoreErrorWord, PolicyOptions};
+use super::text::{
+    self, DenyCache, DenyCacheOptions, Member, Mode, OnStoreErrorWord, OneOrMany, Percentage,
+    PolicyOptions, Weights,
+};
 use crate::door::RESERVED_NAMES;
 
 /// Names are labels in metrics and parts of headers.
 const NAME_LEN_MAX: usize = 128;
 
-/// Checks a policy.
-pub(crate) fn policy(name: &str, text: &text::Policy, cursor: &Cursor<'_>) -> Option<Policy> {
+/// How long refusals may be remembered.
+const TTL_BOUNDS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_mins(1);
+
+/// Checks a policy. The limit of one that is shared counts everybody together, whatever key a caller gives.
+pub(crate) fn policy(
+    name: &str,
+    text: &text::Policy,
+    is_shared: bool,
+    cursor: &Cursor<'_>,
+) -> Option<Policy> {
     if name.is_empty() || name.len() > NAME_LEN_MAX || name.chars().any(char::is_control) {
         cursor.report("expected a name of 1 to 128 bytes without control characters");
     }
@@ -31,13 +46,26 @@ pub(crate) fn policy(name: &str, text: &text::Policy, cursor: &Cursor<'_>) -> Op
             let spec = LimitSpec::from_line(line).map_err(|error| error.problem());
             from_limit("", built(&cursor.accept(spec)?, Some(line), cursor)?)
         }
-        text::Policy::Map(options) => with_options(options, cursor)?,
+        text::Policy::Map(options) => with_options(options, is_shared, cursor)?,
     };
     if cursor.problem_count() > count_before {
         return None;
     }
-    cursor.accept(built_alone(name, &policy))?;
+    let is_share = matches!(text, text::Policy::Map(options) if options.share.is_some());
+    if !is_share {
+        cursor.accept(built_alone(name, &policy))?;
+    }
     Some(policy)
+}
+
+/// As many problems as `tidegate validate` prints.
+const SUGGESTIONS_MAX: usize = 100;
+
+/// The message for a policy that the file does not have. What was meant is searched for among all names, so only for the
+/// first problems: otherwise the time would grow with the product of both.
+pub(crate) fn unknown(name: &str, file: &text::File, at: &Cursor<'_>) -> String {
+    let searched = if at.problem_count() < SUGGESTIONS_MAX { usize::MAX } else { 0 };
+    unknown_policy(name, file.policies.keys().map(String::as_str).take(searched))
 }
 
 /// Whether the library accepts the policy.
@@ -47,10 +75,20 @@ pub(crate) fn built_alone(name: &str, policy: &Policy) -> Result<(), PolicyProbl
 }
 
 /// Checks all options, also where the limits have problems.
-fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
-    let limits = limits(options, cursor);
+fn with_options(options: &PolicyOptions, is_shared: bool, cursor: &Cursor<'_>) -> Option<Policy> {
+    let limits = match &options.share {
+        Some(share) => Some(self::share(share, options, cursor)),
+        None => limits(options, is_shared, cursor),
+    };
     let has_limits = limits.is_some();
     let mut policy = limits.unwrap_or_else(Policy::all).shadow(options.mode == Some(Mode::Shadow));
+    if let Some(part) = &options.enforce {
+        let cursor = cursor.field("enforce");
+        if options.mode == Some(Mode::Shadow) {
+            cursor.report("goes with `mode: enforce`: leave out `mode: shadow`, or `enforce`");
+        }
+        policy = cursor.accept(percent(part)).map_or(policy.clone(), |part| policy.enforce(part));
+    }
     if let Some(on_store_error) = &options.on_store_error {
         let cursor = cursor.field("on_store_error");
         let accepted = cursor.accept(on_error(on_store_error));
@@ -70,18 +108,58 @@ fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> 
         );
     }
     policy = policy.quorum(quorum);
-    let deny_cache = options.deny_cache.unwrap_or(true);
-    policy = policy.lease(options.lease.unwrap_or(false)).deny_cache(deny_cache);
+    policy = policy.lease(options.lease.unwrap_or(false));
+    policy = match &options.deny_cache {
+        None | Some(DenyCache::Switch(true)) => policy,
+        Some(DenyCache::Switch(false)) => policy.deny_cache(false),
+        Some(DenyCache::Map(DenyCacheOptions { ttl })) => {
+            let cursor = cursor.field("deny_cache");
+            policy.deny_cache_ttl(time(&cursor, "ttl", ttl.as_ref(), TTL_BOUNDS, DENY_CACHE_TTL))
+        }
+    };
     has_limits.then_some(policy)
 }
 
+/// A share of a file. What it shares is [checked](super::share::check) with all policies.
+fn share(share: &text::Share, options: &PolicyOptions, cursor: &Cursor<'_>) -> Policy {
+    let own = options.limit.spec();
+    let own = own.fields().into_iter().map(|(field, _)| field.name());
+    let given = [
+        ("all", options.all.is_some()),
+        ("any", options.any.is_some()),
+        ("name", options.name.is_some()),
+    ];
+    for beside in own.chain(given.into_iter().filter_map(|(name, given)| given.then_some(name))) {
+        let message = format!("is given beside `share`: move it into the policy `{}`", share.of);
+        cursor.field(beside).report(message);
+    }
+    if options.adaptive.is_some() {
+        cursor.field("adaptive").report(PolicyProblem::AdaptiveShare(share.of.clone()));
+    }
+    let tenants = Share::of(&share.of, &share.by);
+    Policy::share(match &share.weights {
+        Some(Weights { by, otherwise, named }) => {
+            let named = named.iter().map(|(value, weight)| (value.clone(), *weight));
+            tenants.weights(by, named, *otherwise)
+        }
+        None => tenants,
+    })
+}
+
 /// One limit, or several by `all` or `any`.
-fn limits(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
+fn limits(options: &PolicyOptions, is_shared: bool, cursor: &Cursor<'_>) -> Option<Policy> {
     let own = options.limit.spec();
     let (field, policy, members) = match (&options.all, &options.any) {
         (None, None) => {
             let name = options.name.as_deref().unwrap_or_default();
-            return limit(&own, cursor).map(|built| from_limit(name, built));
+            let key = options.key.as_ref().map_or(&[][..], OneOrMany::as_slice);
+            let by_all = is_shared && matches!(key, [only] if only == "global");
+            return limit(&own, cursor).map(|built| match built {
+                LimitOrShaper::Limit(limit) if by_all => {
+                    Policy::all().limit_by(name, "global", limit)
+                }
+                built => from_limit(name, built),
+            });
         }
         (Some(members), None) => ("all", Policy::all(), members),
         (None, Some(members)) => ("any", Policy::any(), members),
@@ -109,7 +187,15 @@ fn one_of_many(member: &Member, count: usize, cursor: &Cursor<'_>) -> Option<tid
         cursor.report("`name` is missing: each of several limits needs one");
     }
     match limit(&member.limit.spec(), cursor)? {
-        LimitOrShaper::Limit(limit) => Some(limit),
+        LimitOrShaper::Limit(limit) => {
+            let (cost, ceiling) = (member.cost.unwrap_or(1), limit.ceiling());
+            if cost > ceiling && cost > 1 {
+                let limit = member.name.clone().unwrap_or_default();
+                let never = PolicyProblem::CostAboveLimit { limit, cost, ceiling };
+                return cursor.field("cost").reject(never);
+            }
+            Some(limit)
+        }
         LimitOrShaper::Shaper(_) => {
             cursor.field("algorithm").reject(PolicyProblem::ShaperAmongLimits)
         }
@@ -117,11 +203,12 @@ fn one_of_many(member: &Member, count: usize, cursor: &Cursor<'_>) -> Option<tid
 }
 
 fn member_of(policy: Policy, member: &Member, limit: tidegate::Limit) -> Policy {
-    let name = member.name.clone().unwrap_or_default();
-    match &member.key {
+    let name = member.name.as_deref().unwrap_or_default();
+    let policy = match &member.key {
         Some(key) => policy.limit_by(name, key, limit),
         None => policy.limit(name, limit),
-    }
+    };
+    policy.cost(name, member.cost.unwrap_or(1))
 }
 
 fn from_limit(name: &str, built: LimitOrShaper) -> Policy {
@@ -182,6 +269,31 @@ pub fn first_periods(policies: &BTreeMap<String, Policy>) -> Vec<(String, String
 /// Time zones by name, for the grammar of limits.
 pub(crate) fn time_zone(name: &str) -> Result<Zone, String> {
     tidegate::zone(name).map_err(|error| error.to_string())
+}
+
+/// A part of all callers, or what to write instead.
+fn percent(text: &Percentage) -> Result<Percent, String> {
+    let written = match text {
+        Percentage::Text(text) => text.trim().to_owned(),
+        Percentage::Number(number) => number.to_string(),
+    };
+    let is_percent = |text: &String| text.parse::<Percent>().is_ok();
+    let signed = Some(format!("{written}%")).filter(is_percent);
+    // In millionths, the smallest part, so that 0.07 is 7%.
+    let of_one = |part: f64| Some(format!("{}%", (part * 1e6).round() / 1e4)).filter(is_percent);
+    let part = written.parse::<f64>().ok().filter(|part| *part > 0.0 && *part < 1.0);
+    let of_one = part.and_then(of_one);
+    let told = |error| match (error, &signed, &of_one) {
+        (PercentError::NoSign, Some(signed), Some(part)) => format!(
+            "has no percent sign: write `enforce: {signed}`, or `enforce: {part}` for that part of 1"
+        ),
+        (PercentError::NoSign, Some(right), None) | (PercentError::NoSign, None, Some(right)) => {
+            format!("has no percent sign: write `enforce: {right}`")
+        }
+        (PercentError::Zero, ..) => "enforces nothing: write `mode: shadow` instead".to_owned(),
+        (error, ..) => error.to_string(),
+    };
+    written.parse().map_err(told)
 }
 
 fn on_error(text: &text::OnStoreError) -> Result<OnStoreError, String> {

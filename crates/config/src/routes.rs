@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use tidegate::Cidr;
 use tidegate::adaptive::Priority;
-use tidegate_core::text::unknown_policy;
 use tidegate_core::{Algorithm, LimitSpec};
 use tidegate_request::{BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes};
 
 use super::node::Cursor;
 use super::text::{self, OneOrMany, RoutePolicy, RoutePriority};
-use super::{adaptive, map_policies};
+use super::{adaptive, map_policies, policy, share};
 use crate::plan::{Follows, Plan};
 
 /// Far more than routes need. Each is searched for in the whole head of a request.
@@ -34,14 +33,39 @@ pub(crate) fn routes(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Che
     let routes: Vec<(usize, Route)> = routes.collect();
     warn_of_unreachable(&routes, &cursor);
     let in_order: Vec<Route> = routes.into_iter().map(|(_, route)| route).collect();
-    let matched = Routes::new(in_order.clone(), BTreeMap::new()).parts_matched();
+    let all = Routes::new(in_order.clone(), policy_keys.clone());
+    let matched = all.parts_matched();
     if matched > PARTS_MATCHED_MAX {
         cursor.report(format!(
             "match by {matched} different headers, cookies and parameters: expected at most {PARTS_MATCHED_MAX}"
         ));
     }
+    if file.jwt.is_some() && !all.read_tokens() {
+        top.field("jwt")
+            .warn("is used by nothing: count by a claim, like `key: \"jwt:sub|client_ip\"`");
+    }
     CheckedRoutes { in_order, policy_keys }
 }
+
+/// What a key needs that the file does not have.
+fn check_needs(parts: &KeyParts, file: &text::File, cursor: &Cursor<'_>) {
+    if parts.reads_tokens() && lacks_jwt(file) {
+        cursor.report(NEEDS_JWT);
+    }
+    if parts.reads_body() && file.proxy.is_none() {
+        cursor.warn(
+            "`json:` reads bodies, which only the reverse proxy has: without `proxy`, the value is always absent",
+        );
+    }
+}
+
+/// Whether the file has no section `jwt`. One with problems was reported, and left out.
+const fn lacks_jwt(file: &text::File) -> bool {
+    file.jwt.is_none() && !file.has_bad_jwt
+}
+
+/// What is missing where a claim is named.
+const NEEDS_JWT: &str = "`jwt:` needs the section `jwt`, with the keys of the issuer: otherwise no token can be verified";
 
 /// The first route that matches wins, so that one behind a wider one is never reached.
 fn warn_of_unreachable(routes: &[(usize, Route)], cursor: &Cursor<'_>) {
@@ -70,10 +94,24 @@ fn policy_keys(
     let key = |(name, policy): (&String, &text::Policy)| {
         let text::Policy::Map(options) = policy else { return None };
         let is_by_url = by_url.contains(&name.as_str());
+        let cursor = cursor.field(name);
+        if let Some(key) = share::tenant_key(options) {
+            let at = cursor.field("key");
+            at.accept(options.key.as_ref().map_or(Ok(()), |key| key_parts(key).map(drop)))?;
+            check_needs(&key.tenant, file, &at);
+            if let Some(by) = share::weights_by(options).filter(|by| is_signed(by)) {
+                check_believed(by, file, &cursor.field("share").field("weights"));
+            }
+            return Some((name.clone(), CountedBy::Tenant(key)));
+        }
         if let Some(each) = identifiers(options, is_by_url) {
+            for (_, parts) in &each {
+                check_needs(parts, file, &cursor);
+            }
             return Some((name.clone(), CountedBy::Each(each)));
         }
-        let parts = cursor.field(name).field("key").accept(key_parts(options.key.as_ref()?))?;
+        let parts = cursor.field("key").accept(key_parts(options.key.as_ref()?))?;
+        check_needs(&parts, file, &cursor.field("key"));
         let parts = if is_by_url { KeyParts::path() } else { parts };
         Some((name.clone(), CountedBy::One(parts)))
     };
@@ -120,16 +158,26 @@ fn policies(
     for (value, name) in text.policy.names() {
         let at = value.map_or(at.clone(), |value| at.field(value));
         let Some(policy) = file.policies.get(name) else {
-            at.report(unknown_policy(name, file.policies.keys().map(String::as_str)));
+            at.report(policy::unknown(name, file, &at));
             continue;
         };
         // Our own proxy can delay and release; other proxies get an error when they ask.
         if let Some(why) = forward_auth_problem(policy, file.proxy.is_some()) {
             at.report(why);
         }
+        if let text::Policy::Map(options) = policy {
+            if let Some(why) = share::route_problem(options, text.key.as_ref()) {
+                at.report(why);
+            } else if let Some(by) = share::weights_by(options).filter(|by| !is_signed(by)) {
+                check_believed(by, file, &at);
+            }
+        }
     }
     let own = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key)));
     let own = own.map_or(Some(None), |own| own.map(Some))?;
+    if let Some(own) = &own {
+        check_needs(own, file, &cursor.field("key"));
+    }
     let mut problems =
         text.policy.names().filter_map(|(_, name)| key_problem(name, text, file, by_url));
     if let Some(problem) = problems.next() {
@@ -142,7 +190,7 @@ fn policies(
     match &text.policy {
         RoutePolicy::Name(name) => Some(Choice::always(with_key(name))),
         RoutePolicy::By(choice) => {
-            warn_if_not_believed(file, &at);
+            check_believed(&choice.by, file, &at);
             let named = choice.named.iter().map(|(value, name)| (value.clone(), with_key(name)));
             at.accept(Choice::by(&choice.by, named, with_key(&choice.otherwise)))
         }
@@ -180,16 +228,28 @@ fn priority(
     match text {
         RoutePriority::Word(word) => Some(Choice::always(adaptive::priority(*word))),
         RoutePriority::By(by) => {
-            warn_if_not_believed(file, cursor);
+            check_believed(&by.by, file, cursor);
             let named = by.named.iter().map(|(value, it)| (value.clone(), adaptive::priority(*it)));
             cursor.accept(Choice::by(&by.by, named, adaptive::priority(by.otherwise)))
         }
     }
 }
 
-/// Clients could name any plan, so that only trusted proxies are believed.
-fn warn_if_not_believed(file: &text::File, cursor: &Cursor<'_>) {
-    if file.client_ip.as_ref().is_none_or(|it| it.trusted_proxies.is_empty()) {
+fn is_signed(by: &str) -> bool {
+    KeyParts::read([by]).is_ok_and(|parts| parts.reads_tokens())
+}
+
+/// Clients could name any plan, so that only trusted proxies are believed, and verified tokens.
+fn check_believed(by: &str, file: &text::File, cursor: &Cursor<'_>) {
+    if is_signed(by) {
+        if lacks_jwt(file) {
+            cursor.field("by").report(NEEDS_JWT);
+        }
+        return;
+    }
+    let trusts_nobody =
+        |it: &text::ClientIp| it.trusted_proxies.is_empty() && it.trusted_hops.is_none();
+    if file.client_ip.as_ref().is_none_or(trusts_nobody) {
         cursor.warn(
             "is chosen by what trusted proxies say, and `client_ip.trusted_proxies` names none: over TCP, every request \
              takes `else`",

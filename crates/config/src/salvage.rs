@@ -10,9 +10,9 @@ use super::node::{Node, Value};
 use super::schema::{SCHEMA, choices, resolved};
 use serde_json::Value as Schema;
 
-/// Removes what does not conform, and what depends on it.
-pub(crate) fn salvage(file: &mut Node) {
-    let Value::Map(sections) = &mut file.value else { return };
+/// Removes what does not conform, and what depends on it. Returns the names of the sections that it removed.
+pub(crate) fn salvage(file: &mut Node) -> BTreeSet<String> {
+    let Value::Map(sections) = &mut file.value else { return BTreeSet::new() };
     let mut bad_sections = BTreeSet::new();
     let mut bad_policies = BTreeSet::new();
     sections.retain_mut(|(key, section)| {
@@ -60,7 +60,7 @@ pub(crate) fn salvage(file: &mut Node) {
     sections.retain_mut(|(key, section)| match (&*key.name, &mut section.value) {
         // These three are checked against each other.
         ("listen" | "proxy", _) => !is_bad(&["listen", "proxy", "client_ip"]),
-        ("routes", _) if is_bad(&["listen", "proxy"]) => false,
+        ("routes", _) if is_bad(&["listen", "proxy", "jwt"]) => false,
         ("overrides" | "routes", _) if is_bad(&["policies"]) => false,
         ("overrides" | "routes", Value::List(items)) => {
             items.retain(|item| !names_one_of(item, &bad_policies));
@@ -75,6 +75,7 @@ pub(crate) fn salvage(file: &mut Node) {
         }
         _ => true,
     });
+    bad_sections
 }
 
 fn is_sound(node: &mut Node, schema: &Schema) -> bool {

@@ -28,7 +28,7 @@ fn under(name: &str, node: Node) -> Node {
     let position = node.position;
     let key = Key { name: name.to_owned(), position };
     let span = node.span;
-    Node { position, value: Value::Map(vec![(key, node)]), span, index: 0 }
+    Node::new(position, Value::Map(vec![(key, node)]), span)
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 mod adaptive;
 mod advice;
 mod doors;
+mod jwt;
 mod nonsense;
 mod overrides;
+mod policies;
 mod routes;
+mod share;
 
 use std::time::Instant;
 
@@ -61,7 +64,7 @@ fn unknown_keys_and_words_are_told_with_what_was_meant() {
     check(
         "client_ip: { zebra: 1 }",
         &[
-            "f:1:14: client_ip: unknown key `zebra`: expected one of forwarded, ipv6_prefix, trusted_proxies",
+            "f:1:14: client_ip: unknown key `zebra`: expected one of forwarded, ipv6_prefix, trusted_hops, trusted_proxies",
         ],
     );
 }
@@ -201,6 +204,10 @@ fn limits_that_make_no_sense_are_told_where_they_stand() {
             "46: policies.p.replicas.timeout: expected 1ms to 60s",
         ),
         (
+            "{ limit: 1/s, deny_cache: { ttl: 2h } }",
+            "44: policies.p.deny_cache.ttl: expected 1ms to 60s",
+        ),
+        (
             "{ limit: 1/s, priority: high }",
             "35: policies.p.priority: unknown `high`: expected one of critical, default, batch, best-effort",
         ),
@@ -274,6 +281,51 @@ fn the_keys_of_the_memory_store_are_checked() {
     assert_eq!(choice.snapshot_every, std::time::Duration::from_secs(5));
 }
 
+/// Large maps are searched otherwise than small ones.
+#[test]
+fn a_problem_is_found_at_its_line_among_thousands() {
+    for count in [10, 63, 64, 65, 2_000] {
+        let policy =
+            |number: usize| format!("  p{number}: {{ limit: 5/s, burst: {} }}\n", number % 7);
+        let text: String = (0..count).map(policy).collect();
+        let expected = (0..count).filter(|number| number % 7 == 0);
+        // The first line is `policies:`.
+        let expected = expected.map(|number| format!("f:{}:", number + 2)).collect::<Vec<_>>();
+        let found = problems(&format!("policies:\n{text}"));
+        assert_eq!(found.len(), expected.len(), "{count}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(found.starts_with(expected), "{found} {expected}");
+        }
+    }
+    // Also where entries are left out, because they cannot be read.
+    let policy = |number: usize| match number {
+        5 => "  p5: { limt: 5/s }\n".to_owned(),
+        150 => "  p150: { limit: 0/s }\n".to_owned(),
+        _ => format!("  p{number}: 5/s\n"),
+    };
+    let text: String = (0..200).map(policy).collect();
+    let found = problems(&format!("policies:\n{text}"));
+    assert!(found.len() == 2, "{found:?}");
+    assert!(found[0].starts_with("f:7:") && found[1].starts_with("f:152:"), "{found:?}");
+}
+
+/// Each search looks at every policy, so a file with many of both would take a search for each pair.
+#[test]
+fn only_the_first_wrong_names_get_a_suggestion() {
+    for (section, wrong) in [
+        ("routes:", "- { policy: ap }"),
+        ("overrides:", "- { policy: ap, key: kN, allow: true }"),
+        ("", "pN: { share: { of: ap, by: tenant } }"),
+    ] {
+        let line = |number: u32| format!("  {}\n", wrong.replace('N', &number.to_string()));
+        let wrong: String = (0..150).map(line).collect();
+        let found = problems(&format!("policies:\n  api: 5/s\n{section}\n{wrong}"));
+        let suggested = found.iter().filter(|it| it.ends_with("`ap`, did you mean `api`?")).count();
+        let bare = found.iter().filter(|it| it.ends_with("no policy is called `ap`")).count();
+        assert_eq!((suggested, bare), (100, 50), "{section}");
+    }
+}
+
 #[test]
 fn hashed_keys_need_a_secret_and_are_shown_nowhere() {
     let policies = "policies: { a: 5/s }";
@@ -284,13 +336,18 @@ fn hashed_keys_need_a_secret_and_are_shown_nowhere() {
            makes them",
         ],
     );
+    let why = "`store.hash_keys` hides all keys: leave this out, or `hash_keys`";
+    for (section, column) in [("dashboard", 20), ("logs", 15)] {
+        check(
+            &format!(
+                "store: {{ hash_keys: true, hash_key_file: /k }}\n{section}: {{ keys: shown }}\n{policies}"
+            ),
+            &[&format!("f:2:{column}: {section}.keys: {why}")],
+        );
+    }
     check(
-        &format!(
-            "store: {{ hash_keys: true, hash_key_file: /k }}\ndashboard: {{ keys: shown }}\n{policies}"
-        ),
-        &[
-            "f:2:20: dashboard.keys: `store.hash_keys` hides all keys: leave this out, or `hash_keys`",
-        ],
+        &format!("logs: {{ keys: clear }}\n{policies}"),
+        &["f:1:15: logs.keys: unknown `clear`: expected one of hashed, shown"],
     );
     check(
         &format!("store: {{ hash_keys: sure }}\n{policies}"),
@@ -299,7 +356,8 @@ fn hashed_keys_need_a_secret_and_are_shown_nowhere() {
     for fine in
         ["{ hash_key_file: /k }", "{ hash_keys: true, hash_key_file: /k, url: 'redis://h:1' }"]
     {
-        check(&format!("store: {fine}\ndashboard: {{ keys: hashed }}\n{policies}"), &[]);
+        let hashed = "dashboard: { keys: hashed }\nlogs: { keys: hashed }";
+        check(&format!("store: {fine}\n{hashed}\n{policies}"), &[]);
     }
 }
 
@@ -321,7 +379,6 @@ routes:
 client_ip: { trusted_proxies: [10.0.0.0/8, example.org] }
 key_prefix: 'a b'
 admin: { token: short }
-headers: { dialect: off }
 ";
     let text = text.replace(
         "\noverrides:",
@@ -338,7 +395,7 @@ headers: { dialect: off }
             "f:9:15: overrides[0].policy: no policy is called `c`",
             "f:10:23: overrides[1].key: network `10.0.0.0/33`: the prefix is not a number from 0 to 32",
             "f:11:5: overrides[2]: expected one of `limit`, `allow: true` and `block: true`",
-            "f:12:5: overrides[3]: a key's own limit needs a policy with exactly one limit: use allow or block",
+            "f:12:33: overrides[3].limit: replaces one limit, and policy `e` has several: add `limit_name`, one of x, y",
             "f:14:15: routes[0].policy: no policy is called `aa`, did you mean `a`?",
             "f:14:24: routes[0].key: unknown key part `clientip`, did you mean `client_ip`?",
             "f:14:49: routes[0].match.path: `api` is not a path: expected one like /api/login or /api/*",
@@ -347,7 +404,6 @@ headers: { dialect: off }
             "f:15:44: client_ip.trusted_proxies[1]: network `example.org`: expected an address and a prefix, like 10.0.0.0/8 or fd00::/8",
             "f:16:13: key_prefix: expected 1 to 64 letters, digits, `-`, `_`, `.` or `:`",
             "f:17:17: admin.token: is shorter than 16 bytes: it can be guessed",
-            "f:18:21: headers.dialect: switches all headers off: set `legacy: off` as well",
         ],
     );
 }

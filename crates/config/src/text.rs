@@ -18,21 +18,22 @@ use serde::Deserialize;
 
 pub(crate) use self::adaptive::{
     Absence, Adaptive, AdaptiveMode, AdaptiveSource, Chain, Curve, Hysteresis, InFlight, Left,
-    Level, Priority, Ramp, RampWord, Smoothing, SourceOptions, SourceWord,
+    Level, Measure, Priority, Ramp, RampWord, Smoothing, SourceOptions, SourceWord,
 };
 pub(crate) use self::doors::{
-    Admin, Case, ClientIp, Dashboard, Dialect, Envoy, Headers, KeysShown, Legacy, Route,
+    Admin, Case, ClientIp, Dashboard, Dialect, Envoy, Headers, Jwt, KeysShown, Legacy, Logs, Route,
     RoutePolicy, RoutePriority,
 };
 pub(crate) use self::limit::Member;
 pub use self::listen::TlsFiles;
 pub(crate) use self::listen::{Door, DoorOptions, Listen};
 pub(crate) use self::policy::{
-    Mode, OnStoreError, OnStoreErrorWord, Override, Policy, PolicyOptions, Replicas, Unconfirmed,
+    DenyCache, DenyCacheOptions, Mode, OnStoreError, OnStoreErrorWord, Override, Policy,
+    PolicyOptions, Replicas, Share, Unconfirmed, Weights,
 };
 pub use self::proxy::{Balance, HostHeader, InFlightScope};
 pub(crate) use self::proxy::{Health, Proxy, Refusal};
-pub(crate) use self::scalar::{OffWord, OneOrMany, PerClient, Size, Span};
+pub(crate) use self::scalar::{OffWord, OneOrMany, PerClient, Percentage, Size, Span};
 pub(crate) use self::store::{Breaker, BreakerOptions, Store, StoreOptions};
 
 /// The configuration of tidegate.
@@ -60,6 +61,8 @@ pub struct File {
     pub proxy: Option<Proxy>,
     /// How the address of a client behind proxies is determined.
     pub client_ip: Option<ClientIp>,
+    /// JSON Web Tokens of requests: whose signatures are believed, for the key part `jwt:CLAIM` and for plans.
+    pub jwt: Option<Jwt>,
     /// The prefix of every key in the store: keeps deployments on one Redis apart. Default: `tg`. A change needs a restart.
     #[cfg_attr(test, schemars(example = &"tg"))]
     pub key_prefix: Option<String>,
@@ -67,6 +70,8 @@ pub struct File {
     pub admin: Option<Admin>,
     /// The dashboard at `/`.
     pub dashboard: Option<Dashboard>,
+    /// The lines that checks write to the log.
+    pub logs: Option<Logs>,
     /// The headers that inform clients about their limit.
     pub headers: Option<Headers>,
     /// The rate limit service for Envoy.
@@ -77,6 +82,9 @@ pub struct File {
     pub drain: Option<Span>,
     /// Telemetry for an OpenTelemetry collector. A change needs a restart.
     pub telemetry: Option<Telemetry>,
+    /// Whether it has a section `jwt` that was left out because of its problems.
+    #[serde(skip)]
+    pub has_bad_jwt: bool,
 }
 
 /// Telemetry for an OpenTelemetry collector.

@@ -17,7 +17,7 @@ use std::num::NonZeroU32;
 
 pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
-pub use gcra::{Gcra, MicrosArrival};
+pub use gcra::{Gcra, ScaledArrival};
 pub use leaky_bucket::LeakyBucket;
 pub use lease::Return;
 pub(crate) use lease::{MAX_TTL_US, Term};
@@ -64,17 +64,21 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
     /// The same limit with fewer units. Its times stay exact.
     fn with_units(&self, units: u64) -> Self;
 
-    /// The limit with `units`, from 1 to all of them, in force.
-    fn effective(&self, units: u64) -> Self {
-        if Self::FOLLOWS_LOAD { self.with_units(units) } else { self.clone() }
+    /// The limit with `units`, from 1 to all of them, in force, and room for `least` at once where the whole limit has it.
+    fn effective(&self, units: u64, least: u64) -> Self {
+        if Self::FOLLOWS_LOAD {
+            self.with_units(units.max(least.min(self.units())))
+        } else {
+            self.clone()
+        }
     }
 
-    fn share(&self, nodes: NonZeroU32) -> Self {
-        self.with_units(share_of(self.units(), nodes))
+    fn share(&self, nodes: NonZeroU32, least: u64) -> Self {
+        self.with_units(share_of(self.units(), nodes, least))
     }
 
     fn remembers(&self, before: &Self) -> bool {
-        self.effective(before.units()) == *before
+        self.effective(before.units(), 1) == *before
     }
 
     /// How long a lease lives, before the bound that all have.
@@ -99,8 +103,8 @@ pub(crate) trait LimitAlgorithm: Clone + PartialEq {
 }
 
 /// One node's share of `units`, and at least one.
-fn share_of(units: u64, nodes: NonZeroU32) -> u64 {
-    (units / u64::from(nodes.get())).max(1)
+fn share_of(units: u64, nodes: NonZeroU32, least: u64) -> u64 {
+    (units / u64::from(nodes.get())).max(least.min(units)).max(1)
 }
 
 /// Appends a name and its numbers, as a store's script reads them.

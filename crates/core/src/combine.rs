@@ -30,6 +30,56 @@ pub enum Mode {
     Any,
 }
 
+/// One of several limits: with its state, and with how many of its units one unit of the cost takes.
+///
+/// ```
+/// use tidegate_core::{Change, Limit, Mode, State, Timestamp, Weighted, decide_many};
+///
+/// let limits: [Limit; 2] = ["100/min".parse()?, "fixed-window 1000/h".parse()?];
+/// let mut states = [State::Empty, State::Empty];
+/// let (now, mut changes) = (Timestamp::from_micros(1_700_000_000_000_000), [Change::KEEP; 2]);
+/// let parts = [
+///     Weighted::from((&limits[0], &states[0])), // a unit for a unit
+///     Weighted { limit: &limits[1], state: &states[1], factor: 10 },
+/// ];
+/// decide_many(Mode::All, parts.into_iter(), &mut changes, now, 3);
+/// states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
+/// assert_eq!(limits[0].peek(&states[0], now, 0).remaining(), 97);
+/// assert_eq!(limits[1].peek(&states[1], now, 0).remaining(), 970);
+/// # Ok::<(), tidegate_core::LimitError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Weighted<'a> {
+    /// The limit.
+    pub limit: &'a Limit,
+    /// Its state.
+    pub state: &'a State,
+    /// What one unit of the cost takes, at least 1.
+    pub factor: u64,
+}
+
+impl<'a> Weighted<'a> {
+    /// Decides its part of a cost. A product above 2^53 is above every ceiling, and so is `u64::MAX`.
+    fn decide(&self, now: Timestamp, cost: u64) -> (Decision, Change) {
+        self.limit.decide(self.state, now, cost.saturating_mul(self.factor))
+    }
+
+    /// The same limit on another state.
+    pub(crate) const fn on<'b>(self, state: &'b State) -> Weighted<'b>
+    where
+        'a: 'b,
+    {
+        Weighted { state, ..self }
+    }
+}
+
+impl<'a> From<(&'a Limit, &'a State)> for Weighted<'a> {
+    #[inline]
+    fn from((limit, state): (&'a Limit, &'a State)) -> Self {
+        Self { limit, state, factor: 1 }
+    }
+}
+
 /// The answer over several limits.
 ///
 /// ```
@@ -52,8 +102,9 @@ pub struct Verdict {
     pub decision: Decision,
 }
 
-/// Decides `limits` against `states`, both in declared order, and leaves in `changes` what is to be
-/// written for each: the charge where it is charged, otherwise a repair or nothing.
+/// Decides limits on their states, in declared order, and leaves in `changes` what is to be written for each: the charge
+/// where it is charged, otherwise a repair or nothing. Each is charged `cost`, or a [multiple](Weighted) of it. If all
+/// admit, the one with the fewest units of the cost left binds.
 ///
 /// ```
 /// use tidegate_core::{Change, Limit, Mode, State, Timestamp, decide_many};
@@ -69,35 +120,37 @@ pub struct Verdict {
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 ///
-/// `None` if there is no limit at all. The slices are expected to be of one length; what is longer is
-/// left alone.
+/// `None` if there is no limit at all. `changes` is expected to be as long as the limits are many; what is longer is left
+/// alone.
 pub fn decide_many<'a>(
     mode: Mode,
-    limits: impl Iterator<Item = (&'a Limit, &'a State)> + Clone,
+    limits: impl Iterator<Item: Into<Weighted<'a>>> + Clone,
     changes: &mut [Change],
     now: Timestamp,
     cost: u64,
 ) -> Option<Verdict> {
-    let mut verdict: Option<Verdict> = None;
+    let mut most: Option<Candidate> = None;
     let mut admitted = 0;
     let mut count = 0;
-    for (binding, ((limit, state), change)) in limits.clone().zip(&mut *changes).enumerate() {
-        let (decision, planned) = limit.decide(state, now, cost);
+    for (binding, (part, change)) in limits.clone().zip(&mut *changes).enumerate() {
+        let part = part.into();
+        let (decision, planned) = part.decide(now, cost);
         *change = planned;
         count += 1;
         admitted += usize::from(decision.allowed());
-        if verdict.is_none_or(|before| binds_more(mode, &decision, &before.decision)) {
-            verdict = Some(Verdict { binding, decision });
+        let candidate = Candidate::new(binding, decision, part.factor);
+        if most.is_none_or(|before| candidate.binds_more(mode, &before)) {
+            most = Some(candidate);
         }
     }
     let refused_whole = mode == Mode::All && admitted < count;
     if refused_whole {
         // Nothing is charged: what admitted on its own keeps at most its repair.
-        for ((limit, state), change) in limits.zip(changes) {
-            *change = limit.decide(state, now, 0).1;
+        for (part, change) in limits.zip(changes) {
+            *change = part.into().decide(now, 0).1;
         }
     }
-    verdict
+    most.map(|most| most.verdict)
 }
 
 /// Decides several limits in one step, each with a cost of its own, and says whether the whole is admitted: all are
@@ -158,34 +211,58 @@ pub fn decide_each<'a>(
 }
 
 impl Verdict {
-    /// What a check of several limits answers, all of which have been decided by themselves: as [`decide_many`] would
-    /// under [`Mode::All`]. `None` if there is none.
+    /// What a check of several limits answers, all of which have been decided by themselves, each with its
+    /// [factor](Weighted::factor): as [`decide_many`] would under [`Mode::All`]. `None` if there is none.
     ///
     /// ```
     /// use tidegate_core::{Decision, Verdict};
     ///
     /// let (much, little) = (Decision::admitted(10, 9, 0), Decision::admitted(5, 1, 0));
-    /// assert!(Verdict::of_all([much, little]).is_some_and(|verdict| verdict.binding == 1));
+    /// assert!(Verdict::of_all([(much, 1), (little, 1)]).is_some_and(|verdict| verdict.binding == 1));
     /// let refused = Decision::refused(5, 3, Some(1_000_000), 0);
-    /// assert!(Verdict::of_all([much, little, refused]).is_some_and(|verdict| verdict.binding == 2));
+    /// assert!(Verdict::of_all([(much, 1), (refused, 1)]).is_some_and(|verdict| verdict.binding == 1));
+    /// // 60 are enough for six units of the cost, if each takes ten.
+    /// let bytes = Decision::admitted(100, 60, 0);
+    /// assert!(Verdict::of_all([(much, 1), (bytes, 10)]).is_some_and(|verdict| verdict.binding == 1));
     /// ```
-    pub fn of_all(decisions: impl IntoIterator<Item = Decision>) -> Option<Self> {
-        let verdicts = decisions.into_iter().enumerate();
-        let verdicts = verdicts.map(|(binding, decision)| Self { binding, decision });
-        verdicts.reduce(|before, new| {
-            if binds_more(Mode::All, &new.decision, &before.decision) { new } else { before }
-        })
+    pub fn of_all(decisions: impl IntoIterator<Item = (Decision, u64)>) -> Option<Self> {
+        let candidates = decisions.into_iter().enumerate();
+        let candidates = candidates
+            .map(|(binding, (decision, factor))| Candidate::new(binding, decision, factor));
+        let most = candidates.reduce(
+            |before, new| {
+                if new.binds_more(Mode::All, &before) { new } else { before }
+            },
+        );
+        most.map(|most| most.verdict)
     }
 }
 
-/// Whether `new` says more about the whole than `old`. Ties go to the first declared.
-fn binds_more(mode: Mode, new: &Decision, old: &Decision) -> bool {
-    match (mode, new.allowed(), old.allowed()) {
-        (Mode::All, true, true) => new.remaining < old.remaining,
-        (Mode::All, false, false) => new.retry_after_us > old.retry_after_us,
-        (Mode::Any, true, true) => new.remaining > old.remaining,
-        (Mode::Any, false, false) => new.retry_after_us < old.retry_after_us,
-        (Mode::All, new_allowed, _) => !new_allowed,
-        (Mode::Any, new_allowed, _) => new_allowed,
+/// What may become the answer of the whole.
+#[derive(Clone, Copy)]
+struct Candidate {
+    verdict: Verdict,
+    /// What is left, in units of the cost.
+    left: u64,
+}
+
+impl Candidate {
+    const fn new(binding: usize, decision: Decision, factor: u64) -> Self {
+        // Most are not multiplied, and a division takes as long as the rest.
+        let left = if factor <= 1 { decision.remaining } else { decision.remaining / factor };
+        Self { verdict: Verdict { binding, decision }, left }
+    }
+
+    /// Whether it says more about the whole than `before`. Ties go to the first declared.
+    fn binds_more(&self, mode: Mode, before: &Self) -> bool {
+        let (new, old) = (&self.verdict.decision, &before.verdict.decision);
+        match (mode, new.allowed(), old.allowed()) {
+            (Mode::All, true, true) => self.left < before.left,
+            (Mode::All, false, false) => new.retry_after_us > old.retry_after_us,
+            (Mode::Any, true, true) => self.left > before.left,
+            (Mode::Any, false, false) => new.retry_after_us < old.retry_after_us,
+            (Mode::All, new_allowed, _) => !new_allowed,
+            (Mode::Any, new_allowed, _) => new_allowed,
+        }
     }
 }

@@ -184,6 +184,9 @@ impl From<std::convert::Infallible> for LimitError {
 /// assert_eq!(error(log(10)?), Some(LeaseError::TooShort));
 /// assert_eq!(error(log(1 << 53)?), Some(LeaseError::TooLong));
 /// assert_eq!(Terms::from_limits([]), Err(LeaseError::NoLimit));
+/// let ten: Limit = "fixed-window 10/h".parse()?;
+/// let too_dear = LeaseError::CostTooHigh { factor: 11, ceiling: 10 };
+/// assert_eq!(Terms::weighted([(&ten, 11)].into_iter()), Err(too_dear));
 /// # Ok::<(), LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -195,6 +198,13 @@ pub enum LeaseError {
     BurstTooSmall {
         /// The burst there is.
         burst: u64,
+    },
+    /// One check takes more than a lease can ever hold.
+    CostTooHigh {
+        /// What a check of cost 1 takes.
+        factor: u64,
+        /// The most that a lease can hold.
+        ceiling: u64,
     },
     /// The period is so short that a lease would live less than a microsecond.
     TooShort,
@@ -214,6 +224,11 @@ impl fmt::Display for LeaseError {
                 f,
                 "burst {burst} cannot be leased: less the life of a lease not one unit is left; use a burst of \
                  2 or more"
+            ),
+            Self::CostTooHigh { factor, ceiling } => write!(
+                f,
+                "a cost of {factor} cannot be leased: less the life of a lease {ceiling} units are left; use a \
+                 larger burst"
             ),
             Self::TooShort => {
                 f.write_str("the period is too short to be leased: a lease would live less than 1µs")

@@ -17,6 +17,7 @@
 //!   for how long, [`Limit::leased`] is what the store then keeps, [`grant`] and [`Limit::give_back`] are what
 //!   it is asked.
 //! - [`Histogram`], [`BucketCounts`], [`Wildcard`] and [`text`] are small tools that the other crates share.
+//! - [`share`] divides one limit fairly among those who ask for it.
 //! - [`adaptive`] makes limits follow the health of what they protect. There numbers are floats; what comes out
 //!   is the whole number that a decision takes.
 //!
@@ -45,6 +46,8 @@ mod histogram;
 mod lease;
 mod limit;
 mod rate;
+pub mod share;
+mod sightings;
 mod spec;
 mod state;
 pub mod text;
@@ -52,11 +55,11 @@ mod time;
 mod wildcard;
 
 pub use algorithm::{
-    Concurrency, FixedWindow, Gcra, LeakyBucket, MicrosArrival, Quota, Return, SlidingLog,
+    Concurrency, FixedWindow, Gcra, LeakyBucket, Quota, Return, ScaledArrival, SlidingLog,
     SlidingWindow,
 };
 pub use calendar::{Every, Transition, Zone};
-pub use combine::{Mode, Verdict, decide_each, decide_many};
+pub use combine::{Mode, Verdict, Weighted, decide_each, decide_many};
 pub use decision::{Decision, Reservation};
 pub use error::{LeaseError, LimitError};
 pub use histogram::{AtomicBuckets, BucketCounts, Cell, Histogram, bucket_index};

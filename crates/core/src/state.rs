@@ -1,9 +1,11 @@
 //! What a store keeps per key: small, and with a byte form for snapshots and swap stores.
 
 mod bytes;
+mod counts;
 mod log;
 mod permits;
 mod slots;
+mod stamps;
 
 pub(crate) use log::LogChange;
 pub use log::{Log, Run};
@@ -311,3 +313,7 @@ impl Arrival {
         ticks.saturating_mul(self.tick_us)
     }
 }
+
+/// Kept small by [`counts`] and [`stamps`]: a store that keeps a lock and an owner beside it has one cache line per state.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<State>() == 40);

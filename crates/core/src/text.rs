@@ -86,6 +86,23 @@ pub fn unknown_policy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     }
 }
 
+/// The message for a limit that a policy of several limits does not have.
+///
+/// ```
+/// use tidegate_core::text::unknown_limit;
+///
+/// let said = |name| unknown_limit(name, &["second", "day"]);
+/// assert_eq!(said("dya"), "no limit is called `dya`, did you mean `day`?");
+/// assert_eq!(said("month"), "no limit is called `month`: expected one of second, day");
+/// ```
+pub fn unknown_limit(name: &str, known: &[&str]) -> String {
+    let name = printable(name);
+    match closest(&name, known.iter().copied()) {
+        Some(meant) => format!("no limit is called `{name}`, did you mean `{meant}`?"),
+        None => format!("no limit is called `{name}`: expected one of {}", known.join(", ")),
+    }
+}
+
 /// How many characters have to be changed, added, removed, or swapped with their neighbour.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();

@@ -69,10 +69,30 @@ pub(crate) fn call<'a>(
         Some(now) => cmd.arg(now.as_micros()),
         None => cmd.arg(""),
     };
-    for request in requests {
-        cmd.arg(request.text.as_str());
+    let (texts, order) = distinct(requests.map(|request| request.text.as_str()));
+    for text in texts {
+        cmd.arg(text);
+    }
+    if order.len() > 1 {
+        cmd.arg(order);
     }
     cmd
+}
+
+/// The texts, each once, and which of them each request has: a byte each, from `1` for the first. Most requests of a call
+/// have one and the same, and Redis takes 0.2 µs to read it.
+fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> (Vec<&'a str>, Vec<u8>) {
+    let (mut texts, mut order) = (Vec::new(), Vec::new());
+    for text in all {
+        let known = texts.iter().position(|known| *known == text);
+        let place = known.unwrap_or_else(|| {
+            texts.push(text);
+            texts.len() - 1
+        });
+        // A batch has 64 requests at most.
+        order.push(b'1'.saturating_add(u8::try_from(place).unwrap_or(u8::MAX)));
+    }
+    (texts, order)
 }
 
 /// The answers, in the order of the requests. An outer error is of the call as a whole.

@@ -120,7 +120,8 @@ impl Expects {
                     permits.push((0, *id));
                 }
                 let verdict = Verdict { binding, decision };
-                let grant = if *leases { Some(grant(verdict, now, &mut next)?) } else { None };
+                let grant =
+                    if *leases { Some(grant(verdict, now, &mut next)?.into()) } else { None };
                 ScriptReply::Decided(StoreReply { verdict, source: Source::Store, permits, grant })
             }
         }))

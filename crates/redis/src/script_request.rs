@@ -1,5 +1,7 @@
 //! One request as the script reads it.
 
+use std::fmt::Write;
+
 use tidegate::store_kit::with_probe_request;
 use tidegate::{
     Charge, KeyedLimit, MultiCharge, Op, OverrideChange, ReadingReport, ReserveRequest,
@@ -209,6 +211,10 @@ impl ScriptRequest {
         for keyed in request.limits {
             text.push(' ');
             keyed.limit.write_script(around, &mut text);
+            if keyed.scope.factor() > 1 {
+                // To a string nothing can fail.
+                let _ = write!(text, "*{}", keyed.scope.factor());
+            }
         }
         let limits =
             request.limits.iter().map(|it| (it.limit.ceiling(), it.limit.grants_permits()));

@@ -4,14 +4,18 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::OnceLock;
 
 use http::HeaderMap;
-use http::header::{CONNECTION, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, CONNECTION, HeaderName, HeaderValue};
 use http::request::Parts;
+use tidegate::Clock;
 
-use crate::ClientIp;
 use crate::authority::Authority;
+use crate::key::header;
 use crate::path::{BadPath, Path};
+use crate::token::{Claim, Claims};
+use crate::{BadToken, ClientIp, TokenVerifier, json};
 
 const X_FORWARDED_HOST_NAME: &str = "x-forwarded-host";
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static(X_FORWARDED_HOST_NAME);
@@ -95,6 +99,25 @@ pub struct ClientRequest<'a> {
     pub client_ip: &'a ClientIp,
     /// Whether it came from a trusted peer, which answers for what it passes on.
     pub is_trusted: bool,
+    /// Its token, which costs a verification and is looked at only if something counts by it.
+    token: Token<'a>,
+    /// Its whole body, if it was read.
+    body: Option<&'a [u8]>,
+}
+
+/// The token of a request, verified at most once.
+#[derive(Default)]
+struct Token<'a> {
+    /// Without a verifier, no request has a token.
+    verifier: Option<(&'a TokenVerifier, &'a dyn Clock)>,
+    verified: OnceLock<Option<Result<Claims, BadToken>>>,
+}
+
+impl fmt::Debug for Token<'_> {
+    /// Does not print what is in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
 }
 
 /// A request in an access log.
@@ -160,6 +183,8 @@ impl<'a> ClientRequest<'a> {
             headers,
             client_ip,
             is_trusted: trusted,
+            token: Token::default(),
+            body: None,
         })
     }
 
@@ -184,6 +209,8 @@ impl<'a> ClientRequest<'a> {
             headers,
             client_ip,
             is_trusted,
+            token: Token::default(),
+            body: None,
         })
     }
 
@@ -206,13 +233,61 @@ impl<'a> ClientRequest<'a> {
             headers: Cow::Owned(logged.headers),
             client_ip,
             is_trusted: true,
+            token: Token::default(),
+            body: None,
         })
+    }
+
+    /// The same with a verifier of its token, at the time of a clock.
+    #[must_use]
+    pub fn verified_by(self, verifier: &'a TokenVerifier, clock: &'a dyn Clock) -> Self {
+        let verifier = Some((verifier, clock));
+        Self { token: Token { verifier, verified: OnceLock::new() }, ..self }
+    }
+
+    /// The same with its whole body.
+    #[must_use]
+    pub fn with_body(self, body: &'a [u8]) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
+    /// Whether its body is JSON that is not compressed, so that a key may be in it.
+    pub fn has_json(&self) -> bool {
+        json::is_json(&self.headers)
+    }
+
+    /// Why its token counted as none, if something asked for it.
+    pub fn bad_token(&self) -> Option<BadToken> {
+        self.token.verified.get()?.as_ref()?.as_ref().err().copied()
+    }
+
+    /// A claim of its token, if that is right. An error if there is more than one `Authorization`.
+    pub(crate) fn claim(&self, claim: &Claim) -> Result<Option<String>, AmbiguousRequest> {
+        let Some((verifier, clock)) = self.token.verifier else { return Ok(None) };
+        // Even if it was verified before: the error is the same each time.
+        let line = header(self, &AUTHORIZATION)?;
+        let verify = |token| verifier.verify(token, clock.now());
+        let verified = self.token.verified.get_or_init(|| bearer(&line).map(verify));
+        Ok(verified.as_ref().and_then(|token| token.as_ref().ok()?.get(claim)))
+    }
+
+    /// Its body, if that is JSON.
+    pub(crate) fn json(&self) -> Option<&[u8]> {
+        self.body.filter(|_| self.has_json())
     }
 
     /// The name that the client is counted by: its address, or its network.
     pub fn client_name(&self) -> String {
         self.client_ip.name(self.client)
     }
+}
+
+/// The token in an `Authorization` header.
+fn bearer(line: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = line.split_at_checked("Bearer".len())?;
+    let is_apart = token.first().is_some_and(u8::is_ascii_whitespace);
+    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer") && is_apart;
+    is_bearer.then(|| token.trim_ascii()).filter(|token| !token.is_empty())
 }
 
 /// The client's address. An unknown peer is counted as 0.0.0.0.

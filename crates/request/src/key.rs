@@ -2,7 +2,7 @@
 
 mod part;
 
-pub(crate) use self::part::Part;
+pub(crate) use self::part::{Part, header};
 use crate::{AmbiguousRequest, ClientRequest, MatchedRoute};
 
 /// Precedes a value of the client that looks like one of ours, such as an address, so that no client can use the key of
@@ -67,6 +67,16 @@ impl KeyParts {
         self.0.iter().flatten().any(Part::is_of_client)
     }
 
+    /// Whether a key depends on a token.
+    pub fn reads_tokens(&self) -> bool {
+        self.0.iter().flatten().any(Part::is_signed)
+    }
+
+    /// Whether a key depends on the body of a request.
+    pub fn reads_body(&self) -> bool {
+        self.0.iter().flatten().any(Part::reads_body)
+    }
+
     /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.0.iter().flatten().any(Part::reads_headers)
@@ -99,18 +109,26 @@ impl KeyParts {
     }
 }
 
-/// The value of the first part that the request has, else the client.
+/// The value of the first part that the request has, else the client. A value that clients choose gets a mark where it looks
+/// like one of ours, and two beside a claim: nobody can pass for the subject of a token without one.
 fn first_present(
     alternatives: &[Part],
     request: &ClientRequest<'_>,
     route: MatchedRoute<'_>,
 ) -> Result<Vec<u8>, AmbiguousRequest> {
     for part in alternatives {
-        match part.value(request, route)? {
-            None => {}
-            Some(value) if part.is_ours() || !looks_like_ours(&value) => return Ok(value),
-            Some(value) => return Ok([&[MARK], &*value].concat()),
-        }
+        let Some(value) = part.value(request, route)? else { continue };
+        let is_beside_claim = || alternatives.iter().any(Part::is_signed);
+        let marks: &[u8] = if part.is_ours() {
+            &[]
+        } else if !part.is_signed() && is_beside_claim() {
+            &[MARK, MARK]
+        } else if looks_like_ours(&value) {
+            &[MARK]
+        } else {
+            &[]
+        };
+        return Ok(if marks.is_empty() { value } else { [marks, &value].concat() });
     }
     Ok(request.client_name().into_bytes())
 }

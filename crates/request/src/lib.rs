@@ -4,6 +4,7 @@
 //! - [`Authority`] is the one parser of hosts, [`is_claim`] the one table of headers that a client must not write.
 //! - [`Path`] is the one normaliser: routes and keys see every path in one spelling.
 //! - [`Routes`] find the policy of a request, [`Resource`] tells its assets from its documents.
+//! - [`TokenVerifier`] verifies the JSON Web Token of a request, whose claims can be part of a key.
 //! - [`KeyParts`] make the key of a request, [`CountedBy`] one per identifier where limits name them.
 //!
 //! Everything here reads hostile input and does no I/O.
@@ -13,12 +14,14 @@
 mod authority;
 mod claims;
 mod client_request;
+mod json;
 mod key;
 mod path;
 mod pattern;
 mod request_key;
 mod resource;
 mod route;
+mod token;
 
 pub use tidegate::tower::ClientIp;
 
@@ -30,6 +33,7 @@ pub use self::client_request::{
 pub use self::key::KeyParts;
 pub use self::path::{BadPath, Case, Path};
 pub use self::pattern::PathPattern;
-pub use self::request_key::{CountedBy, RequestKey};
+pub use self::request_key::{CountedBy, RequestKey, TenantKey};
 pub use self::resource::Resource;
 pub use self::route::{BadMatch, Choice, Match, MatchedRoute, Route, RouteMatch, Routes};
+pub use self::token::{BadToken, TokenAlgorithm, TokenRules, TokenVerifier};

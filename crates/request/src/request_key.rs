@@ -2,7 +2,8 @@
 
 use tidegate::Key;
 
-use crate::{AmbiguousRequest, ClientRequest, KeyParts, MatchedRoute};
+use crate::key::Part;
+use crate::{AmbiguousRequest, Choice, ClientRequest, KeyParts, MatchedRoute};
 
 /// What requests are counted by.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +12,19 @@ pub enum CountedBy {
     One(KeyParts),
     /// Each limit counts by the identifier that it names.
     Each(Vec<(String, KeyParts)>),
+    /// Tenants share a limit.
+    Tenant(TenantKey),
+}
+
+/// Which tenant a request is of, and what decides its weight.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TenantKey {
+    /// The name of the tenant's identifier.
+    pub by: String,
+    /// The tenant.
+    pub tenant: KeyParts,
+    /// The name of the identifier that decides the weight, and its value for each value of a request.
+    pub weight: Option<(String, Choice<String>)>,
 }
 
 /// The key of one request.
@@ -45,12 +59,30 @@ impl CountedBy {
                 }
                 RequestKey::Each(each)
             }
+            Self::Tenant(TenantKey { by, tenant, weight }) => {
+                let mut each = vec![(by.as_str(), tenant.key_for(request, route)?)];
+                if let Some((name, choice)) = weight {
+                    each.push((name.as_str(), choice.pick_for(request)?.clone().into_bytes()));
+                }
+                RequestKey::Each(each)
+            }
         })
+    }
+
+    /// The same by the key of a route, which says who the tenant is where a limit is shared.
+    pub(crate) fn by_route(self, policy: Option<&Self>) -> Self {
+        match (self, policy) {
+            (Self::One(tenant), Some(Self::Tenant(key))) => {
+                Self::Tenant(TenantKey { tenant, ..key.clone() })
+            }
+            (own, _) => own,
+        }
     }
 
     /// How many parts of a request may be read for a key.
     pub fn alternatives(&self) -> usize {
-        self.parts().map(KeyParts::alternatives).sum()
+        let weight = usize::from(self.weight_part().is_some());
+        self.parts().map(KeyParts::alternatives).sum::<usize>() + weight
     }
 
     /// Whether a limit by this identifier (`None`: by the only key) counts each client alone.
@@ -61,34 +93,61 @@ impl CountedBy {
                 let mut named = named.iter().filter(|(name, _)| Some(&**name) == identifier);
                 named.any(|(_, parts)| parts.is_of_client())
             }
+            Self::Tenant(TenantKey { by, tenant, .. }) => {
+                Some(&**by) == identifier && tenant.is_of_client()
+            }
         }
+    }
+
+    /// Whether a key depends on a token.
+    pub fn reads_tokens(&self) -> bool {
+        self.parts().any(KeyParts::reads_tokens) || self.weight_part().is_some_and(Part::is_signed)
+    }
+
+    /// Whether a key depends on the body of a request.
+    pub fn reads_body(&self) -> bool {
+        self.parts().any(KeyParts::reads_body)
     }
 
     /// Whether a key depends on a header.
     pub fn reads_headers(&self) -> bool {
         self.parts().any(KeyParts::reads_headers)
+            || self.weight_part().is_some_and(Part::reads_headers)
     }
 
     /// Whether a key depends on a header that access logs usually lack.
     pub fn reads_unlogged_headers(&self) -> bool {
         self.parts().any(KeyParts::reads_unlogged_headers)
+            || self.weight_part().is_some_and(Part::reads_unlogged_headers)
     }
 
     /// The identifiers that limits name.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.each().iter().map(|(name, _)| name.as_str())
+        let tenant = match self {
+            Self::Tenant(key) => Some(key.by.as_str()),
+            Self::One(_) | Self::Each(_) => None,
+        };
+        self.each().iter().map(|(name, _)| name.as_str()).chain(tenant)
     }
 
     fn each(&self) -> &[(String, KeyParts)] {
         match self {
-            Self::One(_) => &[],
+            Self::One(_) | Self::Tenant(_) => &[],
             Self::Each(named) => named,
+        }
+    }
+
+    /// The part of a request that decides a tenant's weight.
+    fn weight_part(&self) -> Option<&Part> {
+        match self {
+            Self::Tenant(key) => key.weight.as_ref().and_then(|(_, choice)| choice.part()),
+            Self::One(_) | Self::Each(_) => None,
         }
     }
 
     fn parts(&self) -> impl Iterator<Item = &KeyParts> {
         let one = match self {
-            Self::One(parts) => Some(parts),
+            Self::One(parts) | Self::Tenant(TenantKey { tenant: parts, .. }) => Some(parts),
             Self::Each(_) => None,
         };
         one.into_iter().chain(self.each().iter().map(|(_, parts)| parts))

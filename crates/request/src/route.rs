@@ -88,6 +88,8 @@ pub struct Routes {
     policy_keys: BTreeMap<String, CountedBy>,
     /// The key of all other policies.
     default_key: CountedBy,
+    /// Whether any key is in a body.
+    read_bodies: bool,
 }
 
 /// What a key needs to know of the route that matched. The default is no route.
@@ -276,11 +278,16 @@ impl Routes {
         let policies = in_order.iter_mut().flat_map(|route| route.policy.iter_mut());
         for (number, policy) in policies.enumerate() {
             policy.number = number;
-            if policy.key.is_none() {
-                policy.key = policy_keys.get(&policy.name).cloned();
-            }
+            let of_policy = policy_keys.get(&policy.name);
+            policy.key = match policy.key.take() {
+                Some(own) => Some(own.by_route(of_policy)),
+                None => of_policy.cloned(),
+            };
         }
-        Self { in_order, policy_keys, default_key: CountedBy::default() }
+        let default_key = CountedBy::default();
+        let routes = Self { in_order, policy_keys, default_key, read_bodies: false };
+        let read_bodies = routes.keys().any(CountedBy::reads_body);
+        Self { read_bodies, ..routes }
     }
 
     /// The policy and key of a request: by the first route that matches, or by `policy` if it is given. An error if
@@ -296,13 +303,34 @@ impl Routes {
             let (priority, number) = (None, None);
             return Ok(Some(RouteMatch { policy, by, key, cost: 1, route, priority, number }));
         }
-        let (folded, mut values) = (OnceCell::new(), Values::new(request));
+        let mut values = Values::new(request);
+        let route = self.first_match(request, &mut values)?;
+        route.map(|route| self.matched(route, &mut values)).transpose()
+    }
+
+    fn first_match<'a>(
+        &'a self,
+        request: &ClientRequest<'_>,
+        values: &mut Values<'a, '_>,
+    ) -> Result<Option<&'a Route>, AmbiguousRequest> {
+        let folded = OnceCell::new();
         for route in &self.in_order {
-            if route.matches(request, &folded, &mut values)? {
-                return self.matched(route, &mut values).map(Some);
+            if route.matches(request, &folded, values)? {
+                return Ok(Some(route));
             }
         }
         Ok(None)
+    }
+
+    /// Whether the key of a request is in its body. Then [`Routes::find`] needs the body.
+    pub fn need_body(&self, request: &ClientRequest<'_>) -> Result<bool, AmbiguousRequest> {
+        if !self.read_bodies || !request.has_json() {
+            return Ok(false);
+        }
+        let mut values = Values::new(request);
+        let Some(route) = self.first_match(request, &mut values)? else { return Ok(false) };
+        let key = route.policy.pick(&mut values)?.key.as_ref();
+        Ok(key.unwrap_or(&self.default_key).reads_body())
     }
 
     /// The policy and key of the assets of a document that was asked for: by the first route for assets alone. `None` if
@@ -363,6 +391,11 @@ impl Routes {
     /// Whether a route gives its requests a priority.
     pub fn have_priorities(&self) -> bool {
         self.in_order.iter().any(|route| route.priority.is_some())
+    }
+
+    /// Whether anything depends on a token.
+    pub fn read_tokens(&self) -> bool {
+        self.keys().any(CountedBy::reads_tokens) || self.parts().any(Part::is_signed)
     }
 
     /// Whether any key or condition depends on a header.

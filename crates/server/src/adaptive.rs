@@ -93,8 +93,10 @@ impl AdaptiveLimits {
                 }
                 Follows::Signals(signals) => {
                     let rule = rule(&mut draft, plan, signals, &mut active.signal_targets);
-                    let governed =
-                        rule.and_then(|rule| draft.govern(&plan.name(), plan.units, rule));
+                    let governed = rule.and_then(|rule| {
+                        let governed = draft.govern(&plan.name(), plan.units, rule);
+                        governed.map_err(|error| error.to_string())
+                    });
                     governed
                         .map_err(|error| format!("policy `{}`: {error}", plan.display_name()))?
                 }
@@ -131,7 +133,7 @@ impl AdaptiveLimits {
 
     /// Records how full a client reports its pool to be.
     pub(crate) fn record_pool_saturation(&self, target: &str, saturation: f64) {
-        for (signal, own) in &self.active.load().signal_targets {
+        for SignalTarget { signal, target: own, .. } in &self.active.load().signal_targets {
             if signal.source == Source::Pool && signal.target == target {
                 own.push(Reading::Value(saturation));
             }
@@ -141,7 +143,7 @@ impl AdaptiveLimits {
     /// Lets the pressures that operators have set override the signals.
     pub(crate) fn apply_operator_pressures(&self) {
         let (pressures, active) = (self.target_stats.operator_pressures(), self.active.load());
-        for (signal, own) in &active.signal_targets {
+        for SignalTarget { signal, target: own, .. } in &active.signal_targets {
             own.fix(pressures.get(&signal.target).map(|pressure| signal.at(*pressure)));
         }
         for ActivePlan { plan, .. } in &active.plans {
@@ -168,8 +170,9 @@ fn rule(
     plan: &Plan,
     signals: &Signals,
     signal_targets: &mut Vec<SignalTarget>,
-) -> Result<Rule, AdaptiveError> {
-    let read = |(index, signal): (usize, &Signal)| {
+) -> Result<Rule, String> {
+    let mut sources = Vec::new();
+    for (index, signal) in signals.each.iter().enumerate() {
         let source = match signal.source {
             Source::QueueWait => Read::QueueWait(draft.target(&signal.target)),
             Source::Errors => Read::Errors(draft.target(&signal.target)),
@@ -177,15 +180,18 @@ fn rule(
             Source::MeanLatency | Source::Pool | Source::Fixed(_) | Source::Asked(_) => {
                 // A separate target, because a failed reading is consumed when it is read.
                 let own = draft.target(&format!("{}\u{1}{index}", plan.name()));
-                signal_targets.push((signal.clone(), own.clone()));
+                let pushed = SignalTarget::new(signal, own.clone(), signal_targets)?;
+                signal_targets.push(pushed);
                 Read::Pushed(own)
             }
         };
-        (signal.chain.clone(), source)
-    };
-    let rule = Rule::from_chains(signals.each.iter().enumerate().map(read))?;
+        sources.push((signal.chain.clone(), source));
+    }
     let warm_up = WarmUp::default().on_start(signals.warm_up_on_start);
-    let rule = rule.settings(|it| it.mode(plan.mode).warm_up(warm_up).floor(signals.floor))?;
+    let rule = Rule::from_chains(sources).and_then(|rule| {
+        rule.settings(|it| it.mode(plan.mode).warm_up(warm_up).floor(signals.floor))
+    });
+    let rule = rule.map_err(|error: AdaptiveError| error.to_string())?;
     Ok(match signals.priority {
         Some(priority) => rule.priority(priority),
         None => rule,

@@ -47,6 +47,7 @@ pub(crate) use self::upstreams::{
 pub(crate) use tidegate_config::Door;
 
 use tidegate::driver::OpenStore;
+use tidegate_request::BadToken;
 
 /// Why the proxy refused a request that no limit refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +87,7 @@ pub(crate) struct Metrics {
     doors: [DoorCounts; Door::ALL.len()],
     store_errors: StripedCounters<{ StoreErrorKind::ALL.len() }>,
     shed: StripedCounters<{ Shed::ALL.len() }>,
+    bad_tokens: StripedCounters<{ BadToken::ALL.len() }>,
     reloads: Reloads,
     store: ArcSwapOption<OpenStore>,
     stores: outage::StoreStates,
@@ -156,6 +158,11 @@ impl Metrics {
 
     pub(crate) fn shed(&self, why: Shed) {
         self.shed.add(why as usize, 1);
+    }
+
+    /// Counts a token of a request that counts as none.
+    pub(crate) fn bad_token(&self, why: BadToken) {
+        self.bad_tokens.add(why as usize, 1);
     }
 
     /// Records `count` checks that began at `since_us` of the [steady clock](Clock::steady_us). Each counts with the time of

@@ -2,6 +2,7 @@
 
 mod accept;
 pub(crate) mod body;
+pub(crate) mod client_tls;
 mod clients;
 pub(crate) mod http;
 mod listen;

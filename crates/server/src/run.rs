@@ -84,7 +84,7 @@ async fn until_stopped(
     let hasher = key_hasher(&config).map_err(ServeError::new)?;
     let (draft, store, stores_to_watch) = build_service(&config, stores, hasher.as_ref())?;
     log_start(&source, &stores_to_watch);
-    let labels = KeyLabels::from_env(hasher, config.store.hash_keys);
+    let labels = KeyLabels::new(hasher, config.store.hash_keys);
     let (app, feed) = (AppState::with_labels(draft, labels), Arc::<Feed>::default());
     let may_be_open = |exposure: &Exposure| match exposure.allow(exposure.door.has_secret(&config))
     {

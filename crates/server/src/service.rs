@@ -75,6 +75,7 @@ impl CheckService {
         self.metrics.set_policies(next.counters());
         // A reload cannot switch `store.hash_keys` off.
         self.refusals.show_keys(next.rules.shows_keys && !self.events.labels().hides_all());
+        self.events.labels().show_keys(next.rules.logs_keys);
     }
 
     /// The configuration in force. Cheap; must not be held for longer than one request.

@@ -16,7 +16,6 @@ mod http2;
 pub(crate) mod in_flight;
 mod keeper;
 mod pool;
-mod tls;
 pub(crate) mod upload;
 pub(crate) mod upstream;
 
@@ -27,8 +26,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tidegate::adaptive::Priority;
 
-use self::tls::Tls;
 use self::upstream::{Load, Upstream};
+use crate::net::client_tls::Tls;
 use crate::stats::TargetStats;
 use tidegate_config::proxy::{Balance, Settings};
 
@@ -59,7 +58,8 @@ impl Upstreams {
     /// Upstreams of the configuration before keep their connections and counters.
     pub(crate) fn build(settings: &Settings, before: Option<&Self>) -> Result<Self, String> {
         let has_tls = settings.upstreams.iter().any(tidegate_config::proxy::Target::is_tls);
-        let tls = has_tls.then(|| Tls::new(settings.ca_file.as_deref())).transpose()?;
+        let tls =
+            has_tls.then(|| Tls::new(settings.ca_file.as_deref(), "proxy.ca_file")).transpose()?;
         let upstream = |target: &tidegate_config::proxy::Target| {
             let tls = tls.clone().filter(|_| target.is_tls());
             let mut known = before.iter().flat_map(|before| &before.all);

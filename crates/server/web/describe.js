@@ -11,6 +11,7 @@ export function limitDetails(limit) {
   if (limit.ttl_us !== undefined) parts.push(`ttl ${duration(limit.ttl_us / 1000)}`);
   if (limit.time_zone !== undefined) parts.push(`from midnight in ${limit.time_zone}`);
   if (limit.key !== undefined) parts.push(`per ${limit.key}`);
+  if (limit.cost !== undefined) parts.push(`a check costs ${count(limit.cost)}`);
   return parts;
 }
 
@@ -26,7 +27,14 @@ export function limitsOf(policy) {
 
 /** A policy on one line. */
 export function policySummary(policy) {
-  return limitsOf(policy).map(limitSummary).join(policy?.mode === "any" ? " or " : " and ");
+  const limits = limitsOf(policy).map(limitSummary).join(policy?.mode === "any" ? " or " : " and ");
+  return [limits, enforcement(policy)].filter(Boolean).join("; ");
+}
+
+/** For whom a policy is enforced, if not for all. */
+export function enforcement(policy) {
+  if (policy?.shadow) return "in shadow mode";
+  return policy?.enforce ? `enforced for ${policy.enforce} of the callers, in shadow for the others` : "";
 }
 
 const retry = (ms) => (ms === null ? "retrying cannot help: the cost is too high" : `retry in ${duration(ms)}`);

@@ -2,7 +2,7 @@
 
 import { checkBody, checkPath, curl, post, SAMPLE_KEY } from "./api.js";
 import { bars, lines, tiles } from "./charts.js";
-import { describeAnswer, limitDetails, limitsOf } from "./describe.js";
+import { describeAnswer, enforcement, limitDetails, limitsOf } from "./describe.js";
 import { copyButton, count, duration, make, percent, setText, timeOfDay } from "./dom.js";
 import { feed } from "./feed.js";
 import { decisionsChart, failedClosed, passed, rateOf, turnedAway } from "./outcomes.js";
@@ -58,7 +58,9 @@ function limits(root, name) {
       if (wanted === drawn) return;
       drawn = wanted;
       const members = limitsOf(policy);
-      setText(note, policy?.mode ? `A check passes if ${policy.mode === "any" ? "any" : "each"} of ${members.length} limits allows it. All are checked in one atomic step.` : "");
+      const step = policy?.mode ? `A check passes if ${policy.mode === "any" ? "any" : "each"} of ${members.length} limits allows it. All are checked in one atomic step.` : "";
+      const part = enforcement(policy);
+      setText(note, [step, part && `The policy is ${part}.`].filter(Boolean).join(" "));
       list.replaceChildren(...members.map((limit) => limitNode(limit, adaptive.find((one) => one.limit === (limit.name ?? "") || !one.limit))));
     },
   };
@@ -103,9 +105,13 @@ function tryIt(root, name) {
     setText(hint, TRY[path][1]);
     peek.hidden = path === "/v1/reserve";
   };
+  let sent = 0;
   const send = async (path) => {
+    const turn = ++sent;
     try {
       const reply = await post(path, checkBody(name, policy(), key.value, cost.valueAsNumber));
+      // An answer that comes late does not replace that of a later check.
+      if (turn !== sent) return;
       const described = describeAnswer(name, reply, policy());
       answer.className = `answer ${described.isGood ? "good" : "bad"}`;
       verdict.textContent = path === "/v1/peek" ? `Would be ${described.verdict.toLowerCase()}` : described.verdict;
@@ -113,6 +119,7 @@ function tryIt(root, name) {
       bar.style.width = `${Math.max(0, Math.min(1, described.share)) * 100}%`;
       bar.style.background = `var(${described.isGood ? "--allowed" : "--denied"})`;
     } catch (error) {
+      if (turn !== sent) return;
       answer.className = "answer bad";
       verdict.textContent = "Error";
       detail.textContent = error.message;

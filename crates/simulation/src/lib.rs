@@ -1,8 +1,8 @@
 //! The production code in virtual time: parameters in, a report out, and nothing else is read.
 //!
 //! The command line prints the reports, and the playground offers the same experiments to anybody. Therefore every
-//! [`Experiment`] checks its bounds first, and a run takes at most about 50 ms. [`fleet`] and [`overload`] are the
-//! exceptions: they are as large as the command line asks for. A [`StopFlag`] ends any of them early.
+//! [`Experiment`] checks its bounds first, and a run takes at most about 50 ms. [`fleet`], [`overload`] and
+//! [`shares`] are the exceptions: they are as large as the command line asks for. A [`StopFlag`] ends any of them early.
 //! [`replay`] sends an access log through policies, at the time of the log.
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod overload;
 pub mod race;
 pub mod replay;
 pub mod rng;
+pub mod shares;
 mod stop;
 pub mod sync_lag;
 

@@ -6,6 +6,7 @@
 mod comparison;
 mod counts;
 mod lines;
+mod plans;
 mod rates;
 mod record;
 mod replayer;
@@ -19,6 +20,7 @@ pub use self::comparison::{ChangedClient, ComparisonReport, FlipRow, Flips, comp
 use self::counts::ReplayCounts;
 pub use self::counts::{DeniedKey, Unreadable};
 use self::lines::Lines;
+pub use self::plans::PlanReport;
 pub use self::rates::{Percentiles, RateReport};
 use self::record::Record;
 pub use self::replayer::{ReplaySettings, Replayer};

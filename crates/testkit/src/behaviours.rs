@@ -1,6 +1,7 @@
 //! What every store promises, one function per promise. [`store_behaviours`](crate::store_behaviours) makes a test of
 //! each.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ macro_rules! store_behaviours {
         $crate::store_behaviours! { @each $open;
             admits_exactly_the_limit,
             charges_all_limits_or_none,
+            multiplies_costs_by_limit,
             gives_back_what_was_spent,
             grants_permits_and_takes_them_back,
             renews_permits_that_are_held,
@@ -99,6 +101,7 @@ pub async fn broken_promises(open: impl Fn() -> Arc<dyn Store>) -> Vec<&'static 
     try_each! {
         admits_exactly_the_limit,
         charges_all_limits_or_none,
+        multiplies_costs_by_limit,
         gives_back_what_was_spent,
         grants_permits_and_takes_them_back,
         renews_permits_that_are_held,
@@ -284,6 +287,60 @@ pub async fn charges_all_limits_or_none(store: Arc<dyn Store>) {
     }
 }
 
+/// A cost is multiplied for the limits whose scopes say so, whatever is asked: takes, peeks, refunds, leases and permits.
+pub async fn multiplies_costs_by_limit(store: Arc<dyn Store>) {
+    for (number, text) in LIMITS.into_iter().chain(["concurrency 10 lease 1h"]).enumerate() {
+        let (plain, dear): (Limit, Limit) = ("90/3650day".parse().unwrap(), text.parse().unwrap());
+        let policy = format!("weighed-{number}");
+        let scopes = [Scope::named(&policy, "plain"), costing(Scope::named(&policy, "dear"), 3)];
+        let keyed = |scope, limit| KeyedLimit { scope, key: b"user-42", limit };
+        let limits = [keyed(&scopes[0], &plain), keyed(&scopes[1], &dear)];
+        let mut permits = Vec::new();
+        for (mode, op, cost, allowed, left) in [
+            (Mode::All, Op::Peek, 2, true, [90, 10]),
+            (Mode::All, Op::Take, 2, true, [88, 4]),
+            (Mode::All, Op::Take, 2, false, [88, 4]),
+            (Mode::All, Op::Take, u64::MAX, false, [88, 4]),
+            (Mode::Any, Op::Take, 2, true, [86, 4]),
+            (Mode::All, Op::Take, 1, true, [85, 1]),
+        ] {
+            let request = StoreRequest { mode, limits: &limits, cost, op };
+            let reply = store.decide(&request, NOW).await.unwrap();
+            assert_eq!(reply.verdict.decision.allowed(), allowed, "{text}: {op:?} {cost}");
+            permits.extend(reply.permits.iter().map(|(_, id)| (*id, cost)));
+            for (keyed, left) in limits.iter().zip(left) {
+                let what = format!("{text}: {} after {op:?} {cost}", keyed.scope.limit());
+                let reply = decide(&*store, keyed.scope, keyed.limit, Op::Peek, 0).await;
+                assert_eq!(reply.verdict.decision.remaining(), left, "{what}");
+            }
+        }
+        if dear.grants_permits() {
+            // A permit is named by the places that it holds.
+            for ((permit_id, cost), left) in permits.into_iter().zip([7, 10]) {
+                let op = Op::Release { permit_id };
+                let reply = decide(&*store, &scopes[1], &dear, op, 3 * cost).await;
+                assert_eq!(reply.verdict.decision.remaining(), left, "{text}");
+            }
+            continue;
+        }
+        let refund = StoreRequest { mode: Mode::All, limits: &limits, cost: 2, op: Op::Refund };
+        let reply = store.decide(&refund, NOW).await.unwrap();
+        assert_eq!((reply.verdict.binding, reply.verdict.decision.remaining()), (1, 7), "{text}");
+        let lease = Op::Lease(GrantRequest { least: 1, most: 5 });
+        let reply = store.decide(&StoreRequest { op: lease, ..refund }, NOW).await.unwrap();
+        let grant = reply.grant.unwrap();
+        assert_eq!((grant.units, grant.verdict.decision.remaining()), (2, 1), "{text}");
+        let granted_at = grant.granted_at.expect("no clock stepped back");
+        let back = Op::GiveBack(Return { units: 1, granted_at, age: Duration::ZERO });
+        let reply = store.decide(&StoreRequest { op: back, ..refund }, NOW).await.unwrap();
+        assert_eq!(reply.verdict.decision.remaining(), 4, "{text}");
+    }
+}
+
+fn costing(scope: Scope, factor: u64) -> Scope {
+    scope.costing(NonZeroU64::new(factor).unwrap())
+}
+
 /// The same for limits on different identifiers.
 pub async fn charges_several_identifiers_or_none(store: Arc<dyn Store>) {
     let (scopes, limits) = two_identifiers();
@@ -419,6 +476,8 @@ pub async fn agrees_with_the_store_in_memory(open: impl FnOnce(ManualClock) -> A
     .into();
     let scopes: Vec<Scope> =
         (0..limits.len()).map(|n| Scope::named("differential", &n.to_string())).collect();
+    // The same counters, of which a check takes more.
+    let dear: Vec<Scope> = scopes.iter().cloned().map(|scope| costing(scope, 3)).collect();
     let (mut random, mut now) = (Random(42), NOW);
     for step in 0..DIFFERENTIAL_STEPS {
         let passed = Duration::from_micros(random.below(400_000));
@@ -434,6 +493,7 @@ pub async fn agrees_with_the_store_in_memory(open: impl FnOnce(ManualClock) -> A
         let first = random.below(limits.len() as u64) as usize;
         let key = [b'a' + random.below(3) as u8];
         let keyed = |n: usize| {
+            let scopes = if (step + n).is_multiple_of(5) { &dear } else { &scopes };
             let n = (first + n) % limits.len();
             KeyedLimit { scope: &scopes[n], key: &key, limit: &limits[n] }
         };

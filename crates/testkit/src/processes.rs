@@ -33,6 +33,7 @@ pub use postgres::PostgresServer;
 pub use postgres_builder::PostgresBuilder;
 pub use proxy::FaultProxy;
 pub use resp::Reply;
+pub use scratch::free_port;
 pub use sentinel::{RedisSentinel, Replaced};
 pub use server::RedisServer;
 pub use slot_move::SlotMove;

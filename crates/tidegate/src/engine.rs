@@ -19,6 +19,7 @@ mod overrides;
 mod policies;
 mod question;
 mod queued;
+mod shares;
 mod step;
 mod stores;
 mod together;
@@ -34,12 +35,16 @@ pub use builder::EngineBuilder;
 pub use error::{BuildError, CheckError};
 pub use given::GivenAnswer;
 pub use handle::PolicyHandle;
+pub(crate) use in_force::OwnLimits;
 use overrides::LoadedOverrides;
 pub use overrides::{OverrideError, RunTimeOverrides};
 use policies::Policies;
 pub use policies::{PolicyRef, PolicyView};
+pub(crate) use question::GLOBAL;
 pub use question::{Check, Key, Question};
 pub use queued::Queued;
+pub use shares::ShareStatus;
+pub(crate) use shares::Shares;
 use stores::Stores;
 pub use together::Together;
 
@@ -185,7 +190,7 @@ impl<C: Clock + 'static> Engine<C> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn validate(&self, check: &Check<'_>, op: Op) -> Result<(), CheckError> {
-        self.policy_ref(check.policy)?.validate(check.key, op)
+        self.policy_ref(check.policy)?.validate(check.key, check.cost, op)
     }
 
     /// Like [`Engine::check`], for policies that limit concurrency: the permit is released when it is dropped, or when its

@@ -117,7 +117,8 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see `MemoryStore::take`")]
+    #[inline(always)]
     pub fn check(&self, key: impl AsKey) -> Decision {
         self.check_n(key, 1)
     }
@@ -132,7 +133,8 @@ impl<C: Clock> Limiter<C> {
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
     #[must_use = "a decision that nobody looks at limits nothing"]
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see `MemoryStore::take`")]
+    #[inline(always)]
     pub fn check_n(&self, key: impl AsKey, cost: u64) -> Decision {
         let (state, key) = (&*self.state, key.as_key());
         let key = key.as_ref();
@@ -167,7 +169,8 @@ impl<C: Clock> Limiter<C> {
         let mut decisions = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AT_ONCE) {
             if self.state.overrides.any.load(Ordering::Relaxed) {
-                decisions.extend(keys.iter().map(|key| self.check(key)));
+                let check = |key: &K| self.check_with_overrides(key.as_key().as_ref(), 1);
+                decisions.extend(keys.iter().map(check));
                 continue;
             }
             let (now, limit) = (self.state.keys.clock.now(), &self.state.limit);
@@ -382,7 +385,7 @@ impl<C: Clock> Limiter<C> {
         let units = overrides.effective.get().and_then(|it| it.in_force(Some(key)));
         let then = |whole: &Limit| match units {
             Some(units) if units < self.state.limit.units() => {
-                then(whole, &whole.effective_part(units, self.state.limit.units()), now)
+                then(whole, &whole.effective_part(units, self.state.limit.units(), 1), now)
             }
             _ => then(whole, whole, now),
         };

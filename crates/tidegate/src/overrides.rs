@@ -102,7 +102,9 @@ pub(crate) struct TimedOverride {
 impl TimedOverride {
     pub(crate) fn new(own: Override, until_us: Option<u64>) -> Self {
         let own = match own {
-            Override::Limit(limit) => OverrideInForce::Limit(BindingLimit::shared(limit.into())),
+            Override::Limit(limit) | Override::OneLimit { limit, .. } => {
+                OverrideInForce::Limit(BindingLimit::shared(limit.into()))
+            }
             Override::Allow => OverrideInForce::Allow,
             Override::Block => OverrideInForce::Block,
         };
@@ -115,6 +117,10 @@ impl RunTimeTable {
     #[inline]
     pub(crate) fn get(&self, key: &[u8], clock: &impl Clock) -> Option<OverrideInForce<'static>> {
         if self.any.load(Relaxed) { self.find(key, clock) } else { None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any.load(Relaxed)
     }
 
     fn find(&self, key: &[u8], clock: &impl Clock) -> Option<OverrideInForce<'static>> {

@@ -103,6 +103,7 @@ impl LeaseEnd {
 pub(crate) struct Held {
     /// The id that the store gave.
     pub(crate) id: u64,
+    /// The places that it holds.
     pub(crate) cost: u64,
     pub(crate) scope: Scope,
     pub(crate) key: Box<[u8]>,
@@ -310,8 +311,8 @@ pub fn release_granted(store: &Arc<dyn Store>, request: &OwnedRequest, granted: 
     request.with(|request| {
         let held = |&(index, id): &(usize, u64)| {
             let KeyedLimit { scope, key, limit } = *request.limits.get(index)?;
-            let (scope, key, limit) = (scope.clone(), key.into(), limit.clone());
-            Some(Held { id, cost: request.cost, scope, key, limit })
+            let (cost, scope) = (scope.cost(request.cost), scope.clone());
+            Some(Held { id, cost, scope, key: key.into(), limit: limit.clone() })
         };
         let held = granted.iter().filter_map(held).collect();
         drop(Permit::new(store.clone(), held, Holder::Store));

@@ -1,22 +1,30 @@
 //! What a [`Policy`] is made of: named limits, one or several, as an [`Engine`](crate::Engine) holds them.
 
 mod compiled;
+mod enforce;
+mod exception;
 mod problem;
+mod share;
 
-use std::str::FromStr;
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tidegate_core::{LeakyBucket, Limit, LimitError, Mode, Rate};
 
 pub use crate::cidr::{Cidr, CidrError};
 pub use crate::effective::Effective;
-use crate::engine::BindingLimit;
 use crate::key::AsKey;
 use crate::overrides::Overrides;
+use crate::store::deny_cache::DENY_CACHE_TTL;
 pub use crate::store::{Replicas, Unconfirmed};
 
-pub(crate) use self::compiled::{Compiled, CompiledKind};
+pub(crate) use self::compiled::{Compiled, CompiledKind, PolicyOverrides};
+pub use self::enforce::{Percent, PercentError};
+pub use self::exception::Override;
+pub(crate) use self::exception::OverrideInForce;
 pub use self::problem::PolicyProblem;
+pub use self::share::Share;
 
 /// What a name stands for: one limit, several in one atomic step, or a shaper.
 ///
@@ -40,27 +48,32 @@ pub use self::problem::PolicyProblem;
 pub struct Policy {
     kind: Result<Kind, PolicyProblem>,
     overrides: Overrides<Override>,
+    /// Those in place of one of several limits, by its name.
+    by_limit: BTreeMap<String, Overrides<Override>>,
     tag: Option<String>,
     options: PolicyOptions,
 }
 
 /// How a policy asks its store, and what it does without it.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct PolicyOptions {
     pub(crate) on_store_error: OnStoreError,
-    pub(crate) deny_cache: bool,
+    /// How long refusals are remembered; `None` if they are not.
+    pub(crate) deny_cache_ttl: Option<Duration>,
     pub(crate) lease: bool,
     pub(crate) replicas: Option<Replicas>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) quorum: bool,
     pub(crate) shadow: bool,
+    /// The part of all callers that it is enforced for; `None` for all.
+    pub(crate) enforce: Option<Percent>,
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
     Limits { mode: Mode, members: Vec<Member> },
     Shaper(LeakyBucket),
+    Share(Share),
 }
 
 /// What a policy is asked for.
@@ -101,6 +114,7 @@ pub enum PolicyKind {
 /// assert_eq!(members[0].key.as_deref(), Some("ip"));
 /// assert_eq!(members[0].limit.units(), 3);
 /// assert!(members[0].effective.is_none()); // it does not move
+/// assert_eq!(members[0].cost.get(), 1); // a unit for a unit
 /// # Ok::<(), tidegate::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -113,72 +127,8 @@ pub struct Member {
     pub limit: Limit,
     /// How much of it is in force, if that [moves](Policy::adaptive).
     pub effective: Option<Effective>,
-}
-
-/// What one key gets instead of the policy.
-///
-/// ```
-/// use tidegate::{Engine, Override, Policy};
-///
-/// let api = Policy::all()
-///     .limit("hour", "5/h")
-///     .with_override("partner-7", Override::Limit("5000/min".parse()?))
-///     .with_override("monitor", Override::Allow)
-///     .with_override("scraper", Override::Block);
-/// let engine = Engine::builder().policy("api", api).build()?;
-/// assert_eq!(engine.check("api", "partner-7").now()?.decision.limit(), 5000);
-/// assert_eq!(engine.check("api", "monitor").now()?.limit, None); // no limit had to decide
-/// assert_eq!(engine.check("api", "scraper").now()?.decision.retry_after(), None); // never
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Override {
-    /// A limit of its own.
-    Limit(Limit),
-    /// Everything.
-    Allow,
-    /// Nothing.
-    Block,
-}
-
-/// The override that holds for a key, of the policy or of run time.
-#[derive(Clone, Debug)]
-pub(crate) enum OverrideInForce<'a> {
-    Limit(BindingLimit<'a>),
-    Allow,
-    Block,
-}
-
-impl<'a> From<&'a Override> for OverrideInForce<'a> {
-    fn from(own: &'a Override) -> Self {
-        match own {
-            Override::Limit(limit) => Self::Limit(BindingLimit::of_policy(limit)),
-            Override::Allow => Self::Allow,
-            Override::Block => Self::Block,
-        }
-    }
-}
-
-impl FromStr for Override {
-    type Err = LimitError;
-
-    /// `allow`, `block`, or a limit as [`Limit`] reads it.
-    ///
-    /// ```
-    /// # use tidegate::{LimitError, Override};
-    /// assert_eq!("allow".parse(), Ok(Override::Allow));
-    /// assert_eq!("block".parse(), Ok(Override::Block));
-    /// assert_eq!("5000/min".parse(), Ok(Override::Limit("5000/min".parse()?)));
-    /// assert!("5000".parse::<Override>().is_err());
-    /// # Ok::<(), LimitError>(())
-    /// ```
-    fn from_str(text: &str) -> Result<Self, LimitError> {
-        match text {
-            "allow" => Ok(Self::Allow),
-            "block" => Ok(Self::Block),
-            limit => limit.parse().map(Self::Limit),
-        }
-    }
+    /// How many of its units one unit of a check's cost takes: 1, unless the policy [says](Policy::cost) otherwise.
+    pub cost: NonZeroU64,
 }
 
 /// What to answer when the store cannot.
@@ -281,6 +231,44 @@ impl Policy {
         Self::new(kind.map_err(|error| PolicyProblem::Limit(error.into())))
     }
 
+    /// Shares the limit of another policy fairly among tenants. Both are charged in one atomic step, so that never more is
+    /// admitted than that limit admits alone. While tenants ask for more than that, each gets its weighted max–min share
+    /// within a second: what one does not use is lent to the others. Otherwise nobody notices it.
+    ///
+    /// The other policy has one limit on the identifier `global`, and may be asked by itself as well. A tenant is active
+    /// while it asks at least once a second; up to 1,000 are told apart, and all others are one tenant together.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{Engine, ManualClock, Policy, Share};
+    /// let clock = ManualClock::default();
+    /// let engine = Engine::builder()
+    ///     .clock(clock.clone())
+    ///     .policy("total", Policy::all().limit_by("", "global", "100/s burst 10"))
+    ///     .policy("api", Policy::share(Share::of("total", "tenant")))
+    ///     .build()?;
+    /// let mut admitted = [0, 0];
+    /// for ms in 0..3_000 {
+    ///     clock.advance(Duration::from_millis(1));
+    ///     for _ in 0..10 {
+    ///         // A hundred times what the limit admits.
+    ///         let bot = engine.check("api", "bot").now()?.decision.allowed();
+    ///         admitted[0] += u32::from(bot && ms >= 1_000);
+    ///     }
+    ///     if ms % 25 == 0 {
+    ///         // 40 a second: less than half of the limit.
+    ///         let acme = engine.check("api", "acme").now()?.decision.allowed();
+    ///         admitted[1] += u32::from(acme && ms >= 1_000);
+    ///     }
+    /// }
+    /// assert!(admitted[1] >= 76, "nearly all of its 80"); // and the bot has what is left
+    /// assert!((112..=124).contains(&admitted[0]), "{admitted:?}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn share(share: Share) -> Self {
+        Self::new(share.check().map(|()| Kind::Share(share)))
+    }
+
     fn with_mode(mode: Mode) -> Self {
         Self::new(Ok(Kind::Limits { mode, members: Vec::new() }))
     }
@@ -288,14 +276,16 @@ impl Policy {
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
         let options = PolicyOptions {
             on_store_error: OnStoreError::default(),
-            deny_cache: true,
+            deny_cache_ttl: Some(DENY_CACHE_TTL),
             lease: false,
             replicas: None,
             deadline: None,
             quorum: false,
             shadow: false,
+            enforce: None,
         };
-        Self { kind, overrides: Overrides::default(), tag: None, options }
+        let (overrides, by_limit) = (Overrides::default(), BTreeMap::new());
+        Self { kind, overrides, by_limit, tag: None, options }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -347,10 +337,12 @@ impl Policy {
     ) -> Self {
         match (&mut self.kind, limit) {
             (Ok(Kind::Limits { members, .. }), Ok(limit)) => {
-                members.push(Member { name, key, limit, effective: None });
+                let cost = NonZeroU64::MIN;
+                members.push(Member { name, key, limit, effective: None, cost });
             }
             (Ok(_), Err(error)) => self.kind = Err(PolicyProblem::Limit(error)),
             (Ok(Kind::Shaper(_)), Ok(_)) => self.kind = Err(PolicyProblem::ShaperAmongLimits),
+            (Ok(Kind::Share(_)), Ok(_)) => self.kind = Err(PolicyProblem::ShareAmongLimits),
             (Err(_), _) => {} // the first problem is reported
         }
         self
@@ -374,19 +366,55 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn adaptive(mut self, limit: &str, effective: &Effective) -> Self {
-        let problem = match &mut self.kind {
-            Ok(Kind::Shaper(_)) => PolicyProblem::AdaptiveShaper,
-            Ok(Kind::Limits { members, .. }) => {
-                let found = members.iter_mut().find(|member| member.name == limit);
-                if let Some(member) = found {
-                    member.effective = Some(effective.clone());
-                    return self;
-                }
-                PolicyProblem::NoSuchLimit(limit.to_owned())
+        match &self.kind {
+            Ok(Kind::Shaper(_)) => self.kind = Err(PolicyProblem::AdaptiveShaper),
+            Ok(Kind::Share(share)) => {
+                self.kind = Err(PolicyProblem::AdaptiveShare(share.of.clone()));
             }
+            Ok(Kind::Limits { .. }) | Err(_) => {}
+        }
+        self.with_member(limit, |member| member.effective = Some(effective.clone()))
+    }
+
+    /// Multiplies a check's cost for the limit of this name: each unit takes `factor` units of it. So one check can count
+    /// requests and what they weigh. An answer speaks of the limit that has the fewest checks left, in that limit's own
+    /// units.
+    ///
+    /// ```
+    /// # use tidegate::{Check, CheckError, Engine, Key, Op, Policy};
+    /// let plan = Policy::all()
+    ///     .limit("requests", "fixed-window 100/min")
+    ///     .limit("units", "fixed-window 500/min")
+    ///     .cost("units", 10);
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// let ask = |cost, op| engine.ask(&Check { policy: "plan", key: Key::One(b"user-42"), cost }, op).now();
+    /// let answer = ask(45, Op::Take)?; // 45 requests, 450 units
+    /// assert_eq!((answer.binding, answer.decision.remaining()), ("units", 50));
+    /// assert!(!ask(6, Op::Take)?.decision.allowed()); // 60 units
+    /// assert_eq!(ask(2, Op::Refund)?.decision.remaining(), 70); // units
+    /// // A product above 2^53 is an error, and nothing is charged.
+    /// assert!(matches!(ask(1 << 60, Op::Take), Err(CheckError::CostTooHigh { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cost(mut self, limit: &str, factor: u64) -> Self {
+        let Some(factor) = NonZeroU64::new(factor) else {
+            self.kind = self.kind.and(Err(PolicyProblem::ZeroCost(limit.to_owned())));
+            return self;
+        };
+        self.with_member(limit, |member| member.cost = factor)
+    }
+
+    /// Changes the limit of this name.
+    fn with_member(mut self, limit: &str, change: impl FnOnce(&mut Member)) -> Self {
+        let members = match &mut self.kind {
+            Ok(Kind::Limits { members, .. }) => members,
+            Ok(Kind::Shaper(_) | Kind::Share(_)) => &mut Vec::new(),
             Err(_) => return self, // the first problem is reported
         };
-        self.kind = Err(problem);
+        match members.iter_mut().find(|member| member.name == limit) {
+            Some(member) => change(member),
+            None => self.kind = Err(PolicyProblem::NoSuchLimit(limit.to_owned())),
+        }
         self
     }
 
@@ -403,7 +431,7 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_override(mut self, key: impl AsKey, instead: Override) -> Self {
-        self.overrides.insert(key.as_key().as_ref(), instead);
+        self.overrides_beside(&instead).insert(key.as_key().as_ref(), instead);
         self
     }
 
@@ -425,8 +453,16 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_override_for(mut self, network: Cidr, instead: Override) -> Self {
-        self.overrides.insert_for(network, instead);
+        self.overrides_beside(&instead).insert_for(network, instead);
         self
+    }
+
+    /// The table that an override belongs to.
+    fn overrides_beside(&mut self, instead: &Override) -> &mut Overrides<Override> {
+        match instead {
+            Override::OneLimit { name, .. } => self.by_limit.entry(name.clone()).or_default(),
+            _ => &mut self.overrides,
+        }
     }
 
     /// Says what to answer when the store cannot; by default this node's share is enforced in process.
@@ -467,7 +503,22 @@ impl Policy {
     /// let exports = Policy::all().limit("day", "quota 20/day").deny_cache(false);
     /// ```
     pub fn deny_cache(mut self, deny_cache: bool) -> Self {
-        self.options.deny_cache = deny_cache;
+        self.options.deny_cache_ttl = deny_cache.then_some(DENY_CACHE_TTL);
+        self
+    }
+
+    /// How long refusals of the store are [remembered](crate::DenyCache) at most, instead of a second: the store is asked
+    /// about a blocked key once in that time, and units that are given back on other nodes are seen after it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::Policy;
+    ///
+    /// // An attack on a blocked key costs the store one call in ten seconds.
+    /// let login = Policy::all().limit("hour", "5/h").deny_cache_ttl(Duration::from_secs(10));
+    /// ```
+    pub fn deny_cache_ttl(mut self, ttl: Duration) -> Self {
+        self.options.deny_cache_ttl = Some(ttl);
         self
     }
 
@@ -559,6 +610,19 @@ impl Policy {
         self.options.quorum
     }
 
+    /// The same under a tag that shares of it have as well, unless it has one.
+    pub(crate) fn shared_as(self, tag: &str) -> Self {
+        Self { tag: self.tag.or_else(|| Some(tag.to_owned())), ..self }
+    }
+
+    /// The policy whose limit it [shares](Policy::share).
+    pub(crate) fn share_of(&self) -> Option<&str> {
+        match &self.kind {
+            Ok(Kind::Share(share)) => Some(&share.of),
+            Ok(Kind::Limits { .. } | Kind::Shaper(_)) | Err(_) => None,
+        }
+    }
+
     /// Whether its limits count different identifiers, so that a store has to change several in one step.
     ///
     /// ```
@@ -570,7 +634,11 @@ impl Policy {
     /// assert!(signup.counts_several_identifiers());
     /// ```
     pub fn counts_several_identifiers(&self) -> bool {
-        matches!(&self.kind, Ok(Kind::Limits { members, .. }) if on_several_identifiers(members))
+        match &self.kind {
+            Ok(Kind::Limits { members, .. }) => on_several_identifiers(members),
+            Ok(Kind::Share(_)) => true,
+            Ok(Kind::Shaper(_)) | Err(_) => false,
+        }
     }
 
     /// Whether the policy is in shadow mode: it counts and reports what it would refuse, and refuses nothing, also if a
@@ -587,6 +655,32 @@ impl Policy {
     /// ```
     pub fn shadow(mut self, shadow: bool) -> Self {
         self.options.shadow = shadow;
+        self
+    }
+
+    /// Enforces the policy for a part of all callers, and leaves the others in [shadow](Self::shadow): they are counted,
+    /// reported and never refused. Who is in is a matter of a [fixed hash](Percent::includes) of the policy's name and of
+    /// the identifier that its first limit counts, other than `global`. By default all are; a policy in shadow mode is
+    /// enforced for nobody.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Percent, Policy};
+    /// let strict = Policy::all().limit("", "1/h").enforce("10%");
+    /// let engine = Engine::builder().policy("strict", strict).build()?;
+    /// let tenth: Percent = "10%".parse()?;
+    /// for user in ["ann", "ben", "cem", "dag", "eva", "fay", "gil", "hal"] {
+    ///     let _first = engine.check("strict", user).now()?;
+    ///     let second = engine.check("strict", user).now()?;
+    ///     assert_eq!(!second.decision.allowed(), tenth.includes("strict", user.as_bytes()));
+    ///     assert_eq!(second.shadow_denied, second.decision.allowed());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enforce(mut self, percent: impl TryInto<Percent, Error: Into<PercentError>>) -> Self {
+        match percent.try_into() {
+            Ok(percent) => self.options.enforce = Some(percent),
+            Err(error) => self.kind = self.kind.and(Err(PolicyProblem::Enforce(error.into()))),
+        }
         self
     }
 }

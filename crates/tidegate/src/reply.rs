@@ -108,6 +108,15 @@ impl<'a, T, E> Reply<'a, T, E> {
         }
     }
 
+    /// The answer where it lies, if it is known now: an answer may be large, and to move it takes time.
+    #[inline]
+    pub(crate) const fn known(&mut self) -> Option<&mut Result<T, E>> {
+        match &mut self.0 {
+            Kind::Now(answer) => answer.as_mut(),
+            Kind::Later(_) => None,
+        }
+    }
+
     /// The answer, or the future of it: for callers that do something else meanwhile.
     ///
     /// ```

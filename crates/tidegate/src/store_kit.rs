@@ -37,7 +37,7 @@ pub use crate::store::breaker::{
 #[cfg(feature = "tls")]
 pub use crate::store::client_tls::client_config;
 pub use crate::store::coordination::ReadingsRecord;
-pub use crate::store::deny_cache::DenyCache;
+pub use crate::store::deny_cache::{DENY_CACHE_TTL, DenyCache};
 pub use crate::store::held::{decide_each_state, decide_states};
 #[cfg(feature = "breaker")]
 pub use crate::store::key_text::KeyText;

@@ -50,7 +50,7 @@ use crate::clock::Clock;
 use crate::limiter::Limiter;
 
 pub use client_ip::ClientIp;
-pub use headers::{Headers, Label, Report, write_retry_after};
+pub use headers::{Dialect, Headers, Label, Report, ResetUnit, write_retry_after};
 pub use key::Key;
 pub use limits::LayerLimits;
 pub use refusal::{Refuse, SetupError, TooManyRequests};
@@ -74,7 +74,7 @@ use watch::Watch;
 ///     .key(Key::header("x-api-key")?.and(Key::path()))
 ///     .cost(|request| if request.uri.path() == "/export" { 10 } else { 1 })
 ///     .skip(|request| request.uri.path() == "/healthz")
-///     .headers(Headers::Standard);
+///     .headers(Headers::STANDARD);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -249,7 +249,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path()).headers(Headers::Off);
+    /// let limit = RateLimitLayer::new(Limiter::new("5/h")?).key(Key::path()).headers(Headers::OFF);
     /// let response = limit.layer(hello).oneshot(Request::new(())).await?;
     /// assert!(response.headers().is_empty());
     /// # Ok(())
@@ -278,7 +278,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// let (adaptive, limiter) = (Adaptive::default(), Limiter::new("1000/s")?);
     /// let service = adaptive.target("service");
     /// limiter.follow(&adaptive.govern("api", 1000, Rule::observing(&service))?);
-    /// let limit = RateLimitLayer::new(limiter).key(Key::path()).observing(&service);
+    /// let limit = RateLimitLayer::new(limiter).key(Key::path()).observe(&service);
     /// limit.layer(hello).oneshot(Request::new(())).await?;
     /// adaptive.tick().await; // by itself, after adaptive.start()
     /// assert_eq!(service.seen().count, 1);
@@ -286,7 +286,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// # }
     /// ```
     #[cfg(feature = "adaptive")]
-    pub fn observing(mut self, target: &crate::adaptive::Target) -> Self {
+    pub fn observe(mut self, target: &crate::adaptive::Target) -> Self {
         self.rules.watch.target = Some(target.clone());
         self
     }
@@ -302,16 +302,16 @@ impl<L, R> RateLimitLayer<L, R> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
     /// let site = Adaptive::default().target("site");
-    /// let limit = RateLimitLayer::new(Limiter::new("240/min")?).key(Key::path()).observing_urls(&site);
+    /// let limit = RateLimitLayer::new(Limiter::new("240/min")?).key(Key::path()).observe_urls(&site);
     /// limit.layer(hello).oneshot(Request::get("/report").body(())?).await?;
     /// assert_eq!(site.busiest_urls(1)[0].0.as_deref(), Some("/report"));
     /// # Ok(())
     /// # }
     /// ```
     #[cfg(feature = "adaptive")]
-    pub fn observing_urls(mut self, target: &crate::adaptive::Target) -> Self {
+    pub fn observe_urls(mut self, target: &crate::adaptive::Target) -> Self {
         self.rules.watch.by_url = true;
-        self.observing(target)
+        self.observe(target)
     }
 
     /// The priority of its requests at the observed target. A fifth of the slots of a cap is then reserved for critical
@@ -321,7 +321,7 @@ impl<L, R> RateLimitLayer<L, R> {
     /// # use tidegate::{Limiter, adaptive::{Adaptive, Priority}, tower::RateLimitLayer};
     /// let service = Adaptive::default().target("service");
     /// let health = RateLimitLayer::new(Limiter::new("10/s")?)
-    ///     .observing(&service)
+    ///     .observe(&service)
     ///     .priority(Priority::Critical);
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```

@@ -1,7 +1,8 @@
 //! `tidegate bench`: load on a server or on the library itself, with the latency of each reply.
 //!
-//! - `config` is the checked command line; `keys` has the keys, `target` the address of a server.
-//! - `local_server` is started where no server is named; an `endpoint` is one of the two that are compared.
+//! - `config` is the checked command line; `keys` has the keys, `target` the address of a server, `tls` whom to trust.
+//! - `local_server` is started where no server is named, for the proxy with its `upstream`; an `endpoint` is one of the two
+//!   that are compared.
 //! - `client` is one of the protocols, each in its file: `http`, `grpc`, `resp`, over a `connection`.
 //! - `load` drives the clients of an endpoint, as fast as replies arrive or by a `pacer`; `stats` counts.
 //! - `rounds` alternates between the endpoints, and `report` prints the figures.
@@ -23,6 +24,8 @@ mod resp;
 mod rounds;
 mod stats;
 mod target;
+mod tls;
+mod upstream;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +50,9 @@ Examples:
   tidegate bench --rate 20000/s --connections 100   open loop: latency at a rate you name
   tidegate bench --server http://127.0.0.1:8080 --requests 100000
   tidegate bench --door unix --server unix:/run/tidegate/http.sock
+  tidegate bench --door proxy --limit 1000000/s     what the proxy adds to asking its upstream
+  tidegate bench --door proxy --server http://127.0.0.1:8000 --against http://127.0.0.1:3000
+  tidegate bench --door auth --server https://localhost:8443 --ca-file ca.pem --path /login
   tidegate bench --door resp --limit 1000000/s --against redis://127.0.0.1:6379   redis-cell
   tidegate bench --door grpc --server 127.0.0.1:8081 --against 127.0.0.1:18081 \\
       --domain edge --descriptor remote_address={}   envoyproxy/ratelimit
@@ -54,6 +60,8 @@ Examples:
 Without --server a server is started for the run, on free loopback ports instead of those of its
 file, and the report has its CPU time.
 Requests spend: a run against a server in use uses up the limits of its policy.
+Through the proxy and forward-auth the routes of the server choose the policy, and the key is in a
+header: a server that is started has one route, to --policy, which counts by that header.
 With --against both servers are measured in turns, and the report has the ratio with its spread.
 Ctrl-C ends the run, and prints what was measured so far. How to read the figures: docs/bench.md.
 
@@ -67,7 +75,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = Door::Http)]
     door: Door,
     /// The server to ask: `http://127.0.0.1:8080`, `redis://:PASSWORD@127.0.0.1:6380`, `127.0.0.1:8081` or
-    /// `unix:/run/tidegate/http.sock`; without one a server is started
+    /// `unix:/run/tidegate/http.sock`, with TLS `https://…` or `rediss://…`; without one a server is started
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// Another server that speaks the same protocol, to measure in turns with the first: redis-cell, throttlecrab,
@@ -77,9 +85,12 @@ pub struct BenchArgs {
     /// The configuration of the server that is started; without one ./tidegate.yaml if there is one, else a demo
     #[arg(short, long, value_name = "FILE", conflicts_with = "server")]
     config: Option<PathBuf>,
-    /// The policy to ask for
-    #[arg(long, value_name = "NAME", default_value = "api")]
-    policy: String,
+    /// The authority that signed the certificates of servers with TLS, in PEM; default: those of the system
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// The policy to ask for; auth: `/v1/auth/NAME` instead of the server's routes [default: api]
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
     /// A limit to ask for instead of a policy: the server that is started gets it, and over resp it goes along as
     /// CL.THROTTLE
     #[arg(long, value_name = "LIMIT", conflicts_with_all = ["config", "policy"])]
@@ -90,6 +101,12 @@ pub struct BenchArgs {
     /// The keys; {} is the number of the key
     #[arg(long, value_name = "TEMPLATE", default_value = "user-{}")]
     key: String,
+    /// proxy, auth: the header that the key is sent in [default: x-user]
+    #[arg(long, value_name = "NAME")]
+    key_header: Option<String>,
+    /// proxy, auth: the path of the requests [default: /]
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
     /// How many different keys
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -118,7 +135,7 @@ pub struct BenchArgs {
     /// Open loop: send N requests per second whether or not replies arrive; latency counts from when each was due
     #[arg(long, value_name = "N/s", value_parser = read_rate)]
     rate: Option<u32>,
-    /// With --against: how many rounds, each with both servers
+    /// With --against, or a proxy beside its upstream: how many rounds, each with both servers
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,

@@ -51,7 +51,7 @@ pub struct CostArgs {
     #[arg(long, value_name = "PART", default_value = "0.35", value_parser = read_part)]
     efficiency: Part,
     /// What is paid for now; by default the smallest instance that holds the peak
-    #[arg(long, value_name = "INSTANCE")]
+    #[arg(long, value_name = "INSTANCE", visible_alias = "current-db")]
     current: Option<String>,
     /// A list of prices instead of the built-in one
     #[arg(long, value_name = "FILE")]

@@ -2,6 +2,7 @@
 //!
 //! The store's driver knows what can be wrong with its servers. `script` runs every algorithm through the real client.
 
+mod in_flight;
 mod print;
 mod recovery;
 mod script;
@@ -61,24 +62,27 @@ pub struct DoctorArgs {
 }
 
 impl DoctorArgs {
+    fn read_config(&self, stores: StoreDrivers) -> Result<Option<Config>, Failure> {
+        let config = self.config.as_ref().map(|file| Config::read(file, stores)).transpose();
+        config.map_err(|problems| Failure::new(problems.to_string()))
+    }
+
     /// With each store of the configuration, if there is one, and the policies that it counts.
-    fn configured(&self, stores: StoreDrivers) -> Result<Vec<(Self, Vec<PolicyLife>)>, Failure> {
-        let Some(file) = &self.config else { return Ok(vec![(self.clone(), Vec::new())]) };
-        let config =
-            Config::read(file, stores).map_err(|problems| Failure::new(problems.to_string()))?;
+    fn configured(&self, config: Option<&Config>) -> Result<Vec<(Self, Vec<PolicyLife>)>, Failure> {
+        let Some(config) = config else { return Ok(vec![(self.clone(), Vec::new())]) };
         let url = config.store.url.read();
         let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
         let nodes = config.store.nodes.map_or(self.nodes, |nodes| nodes.get().into());
         let key_prefix = config.key_prefix.clone();
         let main = Self { store: url.0, key_prefix, nodes, ..self.clone() };
         let Some(quorum) = &config.store.quorum else {
-            return Ok(vec![(main, recovery::lives(&config, |_| true))]);
+            return Ok(vec![(main, recovery::lives(config, |_| true))]);
         };
         let url = quorum.read();
         let url = url.map_err(|why| Failure::new(format!("store.quorum_file: {why}")))?;
         let quorum = Self { store: url.0, ..main.clone() };
-        let in_main = recovery::lives(&config, |policy| !policy.is_in_quorum());
-        let in_quorum = recovery::lives(&config, Policy::is_in_quorum);
+        let in_main = recovery::lives(config, |policy| !policy.is_in_quorum());
+        let in_quorum = recovery::lives(config, Policy::is_in_quorum);
         Ok(vec![(main, in_main), (quorum, in_quorum)])
     }
 }
@@ -86,8 +90,15 @@ impl DoctorArgs {
 /// Examines, prints, and exits with 1 on a fault.
 pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let mut findings = Vec::new();
-    for (args, lives) in args.configured(stores)? {
+    let config = args.read_config(stores)?;
+    let mut in_flight =
+        config.as_ref().and_then(|config| config.proxy.as_ref()).and_then(|proxy| proxy.in_flight);
+    for (args, lives) in args.configured(config.as_ref())? {
         findings.extend(block_on(create_and_examine(&args, &lives, stores))?);
+        // Places are in the main store, which is the first.
+        let is_local = stores.is_local(driver::normalized(&args.store));
+        let bound = in_flight.take();
+        findings.extend(bound.map(|bound| in_flight::finding(bound, is_local, args.nodes)));
     }
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();

@@ -21,7 +21,8 @@ use tidegate_core::text::{printable, unknown_policy};
 use tidegate_request::KeyParts;
 use tidegate_simulation::StopFlag;
 use tidegate_simulation::replay::{
-    DeniedKey, PolicyReport, RateReport, ReplayReport, ReplaySettings, Replayer, Unreadable, replay,
+    DeniedKey, PlanReport, PolicyReport, RateReport, ReplayReport, ReplaySettings, Replayer,
+    Unreadable, replay,
 };
 
 /// Progress looks at the clock after this many lines.
@@ -34,6 +35,7 @@ Examples:
   tidegate replay access.log --policy api -c tidegate.yaml       one policy for every request
   tidegate replay access.log -c tidegate.yaml                    by the routes of the file
   tidegate replay access.log -c tidegate.yaml --policy api --key client_ip,path
+  tidegate replay access.log -c tidegate.yaml --plan x-plan      how often is each plan denied?
   tidegate replay access.log -c new.yaml --against old.yaml      what changes for whom?
   tidegate replay access.log -c new.yaml --against old.yaml --max-flips 100   … and is it little?
   zcat access.log.*.gz | tidegate replay - -c tidegate.yaml --json | jq '.policies[].denied'
@@ -51,8 +53,8 @@ Lines that cannot be read are counted, and the first few are shown. Memory is bo
 denied keys are counted one by one, and a note says if counters had to be forgotten.
 
 With --against, every request is asked of both files, and the report has those that are decided
-otherwise: by policy, by client, and by plan where the log has the header x-plan. Both begin with
-empty counters.
+otherwise: by policy, by client, and by plan where the log has the header x-plan, or that of --plan.
+Both begin with empty counters.
 
 Exit codes: 0 ok, 1 error, not one line could be read or more flips than --max-flips, 64 usage.";
 
@@ -79,6 +81,9 @@ pub struct ReplayArgs {
     /// Exit with 1 if more requests than these are decided otherwise
     #[arg(long, value_name = "N", requires = "against")]
     max_flips: Option<u64>,
+    /// Report by plan as well: by this header of the log, like x-plan. With --against, in place of x-plan
+    #[arg(long, value_name = "HEADER")]
+    plan: Option<String>,
     /// How many of the most denied keys are listed for each policy; with --against, of the clients
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -107,6 +112,12 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     report.policies.sort_by_key(|row| args.policy.iter().position(|it| *it == row.policy));
     if report.is_no_log() {
         return Err(not_a_log(&name.to_string(), &report.first_unreadable));
+    }
+    if let Some(header) = &args.plan
+        && report.policies.iter().all(|row| row.plans.is_empty())
+    {
+        let header = printable(header);
+        report.notes.push(format!("no request of the log has the header `{header}` with a plan"));
     }
     let named = NamedReport { log: &name.to_string(), report: &report };
     print_report(&named, args.json, || text(&named))?;
@@ -152,7 +163,11 @@ fn replayer(
         asked: args.policy.clone(),
         key,
     });
-    replayer.map_err(Failure::new)
+    let replayer = replayer.map_err(Failure::new)?;
+    Ok(match &args.plan {
+        Some(header) => replayer.by_plan(header),
+        None => replayer,
+    })
 }
 
 /// Reads a log, and shows how far it is.
@@ -228,6 +243,7 @@ fn text(NamedReport { log, report }: &NamedReport<'_>) -> String {
     let mut out = format!(
         "{log}: {lines} lines{span}; {unlimited} not limited, {bad} could not be read\n{above}\n{table}"
     );
+    out.push_str(&plans(&report.policies));
     out.push_str(&rates(&report.rates));
     for row in report.policies.iter().filter(|row| !row.keys.is_empty()) {
         out.push_str(&most_denied(row));
@@ -249,6 +265,20 @@ fn unreadable(first: &[Unreadable]) -> String {
         let _ = writeln!(out, "  line {line}: {reason}");
     }
     out
+}
+
+/// What each policy does to the requests of each plan.
+fn plans(policies: &[PolicyReport]) -> String {
+    let rows: Vec<_> =
+        policies.iter().flat_map(|row| row.plans.iter().map(|plan| (&row.policy, plan))).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["policy", "plan", "requests", "admitted", "denied", ""]);
+    for (policy, PlanReport { plan, requests, admitted, denied, denied_percent }) in rows {
+        table.row(&[policy, plan, requests, admitted, denied, &format!("{denied_percent:.1} %")]);
+    }
+    format!("\n{table}")
 }
 
 /// How fast clients were.

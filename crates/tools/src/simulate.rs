@@ -7,6 +7,7 @@ mod fleet;
 mod options;
 mod overload;
 mod race;
+mod shares;
 mod svg;
 mod sync_lag;
 
@@ -23,6 +24,7 @@ Examples:
   tidegate simulate algorithms --json                one trace through all algorithms, for a program
   tidegate simulate fleet --nodes 1,16,512           what leases do, from one node to many
   tidegate simulate overload                         controllers beside each other, under overload
+  tidegate simulate shares                           tenants that contend for one limit
 
 The same seed prints the same on every machine.
 
@@ -45,6 +47,7 @@ enum Simulation {
     Algorithms(algorithms::AlgorithmsArgs),
     Fleet(fleet::FleetArgs),
     Overload(overload::OverloadArgs),
+    Shares(shares::SharesArgs),
 }
 
 /// Simulates, and prints the report.
@@ -57,5 +60,6 @@ pub fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         Simulation::Algorithms(args) => algorithms::run(args),
         Simulation::Fleet(args) => fleet::run(args),
         Simulation::Overload(args) => overload::run(args),
+        Simulation::Shares(args) => shares::run(args),
     }
 }

@@ -1,9 +1,12 @@
 //! The configuration of `tidegate serve`: a file or the demo, with the arguments on top.
 
-use super::ServeArgs;
+use super::{MeasuredArgs, ServeArgs};
 use tidegate_config::demo;
 use tidegate_config::envoy::Error;
+use tidegate_config::proxy::Settings;
 use tidegate_config::{Config, Door, Listener, Position, Problem, SecretSource, usual_path};
+use tidegate_core::text::printable;
+use tidegate_request::{KeyParts, Match, Route};
 use tidegate_server::Source;
 
 /// The named file, else the default file, else the demo; with Envoy's rules and no file, an empty configuration.
@@ -33,13 +36,24 @@ fn with_arguments(mut config: Config, args: &ServeArgs) -> Result<Config, Vec<St
     if args.only_typed_doors {
         config.listen.clear();
     }
-    let typed =
-        [(Door::Http, &args.listen), (Door::Grpc, &args.envoy.grpc), (Door::Resp, &args.resp)];
+    let MeasuredArgs { proxy, upstream, .. } = &args.measured;
+    let typed = [
+        (Door::Http, &args.listen),
+        (Door::Grpc, &args.envoy.grpc),
+        (Door::Resp, &args.resp),
+        (Door::Proxy, proxy),
+    ];
     for (door, typed) in typed {
         if let Some(address) = typed {
             let options = || Listener::on(address.clone());
             config.listen.entry(door).or_insert_with(options).address = address.clone();
         }
+    }
+    if let Some(upstream) = upstream {
+        config.proxy = Some(Settings::for_upstreams(vec![upstream.clone()]));
+    }
+    if let Some(route) = only_route(&config, &args.measured)? {
+        config.doors.routes = vec![route];
     }
     match (config.listen.get_mut(&Door::Resp), &args.resp_password_file) {
         (Some(resp), Some(file)) => resp.password = Some(SecretSource::File(file.clone())),
@@ -58,6 +72,18 @@ fn with_arguments(mut config: Config, args: &ServeArgs) -> Result<Config, Vec<St
     config.warnings.extend(rls.rules.warnings.iter().map(warning));
     config.rls = rls.into();
     Ok(config)
+}
+
+/// The route of all requests of a measured server.
+fn only_route(config: &Config, args: &MeasuredArgs) -> Result<Option<Route>, Vec<String>> {
+    let (Some(policy), Some(key)) = (&args.route_policy, &args.route_key) else { return Ok(None) };
+    if !config.policies.contains_key(policy) {
+        let policy = printable(policy);
+        return Err(vec![format!("no policy is called `{policy}` (say which with --policy)")]);
+    }
+    let key = KeyParts::read([key.as_str()]).map_err(|why| vec![why])?;
+    let route = Route::new(Match::default(), policy, Some(key), args.route_cost);
+    route.map(Some).map_err(|bad| vec![format!("{bad:?}")])
 }
 
 #[cfg(test)]

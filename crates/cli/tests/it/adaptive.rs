@@ -11,6 +11,7 @@ use crate::probe::Probe;
 use crate::processes::{DEADLINE, RedisServer, wait_until};
 use crate::proxy_support::{Origin, Proxy};
 use crate::support::{Folder, Server};
+use crate::tls::Authority;
 
 /// A policy that follows a probe, fast enough for a test: a reading takes effect in the next second.
 fn search(more: &str) -> String {
@@ -99,6 +100,110 @@ fn a_missing_probe_raises_no_limit_and_a_failing_one_reduces_it() {
     drop(probe);
     wait_until("the signal is stale again", DEADLINE, || status(&server)["stale"] == true);
     assert_eq!(limit_of(&server, "search"), 100, "a failing probe raised the limit");
+}
+
+#[test]
+fn a_limit_follows_how_long_a_health_check_takes() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.0));
+    probe.set_answer(200, "ok");
+    let timed = "probe: PROBE, measure: latency, healthy: 500ms, overloaded: 1s, timeout: 30s";
+    let policy = search("").replace("probe: PROBE", timed);
+    let file = folder.write("t.yaml", config(&format!("search: {policy}"), &probe));
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    let failing = || server.metric(r#"tidegate_signal_failing{target="search",signal="probe"}"#);
+    let pressure = || server.metric(r#"rate_limit_pressure_factor{target="search"}"#);
+    wait_until("the health check is fast", DEADLINE, || status(&server)["stale"] == false);
+    assert_eq!((limit_of(&server, "search"), failing()), (1000, Some(0.0)));
+    probe.set_latency(Duration::from_millis(750));
+    wait_until("half the way is half the pressure", DEADLINE, || pressure() > Some(0.45));
+    assert!(limit_of(&server, "search") < 560);
+    // A failure counts as 0.8, however fast it is.
+    probe.set_latency(Duration::ZERO);
+    probe.set_answer(503, "");
+    wait_for_limit(&server, "search", 200);
+    assert_eq!(failing(), Some(1.0));
+    let logged = std::fs::read_to_string(&log).unwrap();
+    let line = logged.lines().find(|line| line.contains("load probe failed"));
+    assert!(line.is_some_and(|line| line.contains("search/probe")), "{logged}");
+    probe.set_answer(200, "ok");
+    probe.set_latency(Duration::from_millis(1100));
+    wait_for_limit(&server, "search", 1);
+    assert_eq!(failing(), Some(0.0));
+}
+
+#[test]
+fn a_health_check_that_hangs_is_not_taken_for_a_fast_one() {
+    let (folder, probe) = (Folder::new(), Probe::with_pressure(0.0));
+    probe.set_answer(200, "ok");
+    let timed = "probe: PROBE, measure: latency, healthy: 500ms, overloaded: 1s, timeout: 5s";
+    let policy = search("").replace("probe: PROBE", timed);
+    let server = start(&folder, &format!("search: {policy}"), &probe);
+    wait_until("the health check is fast", DEADLINE, || status(&server)["stale"] == false);
+    assert_eq!(limit_of(&server, "search"), 1000);
+    // Longer than the timeout, which counts as 0.8: the limit is never 1 for it.
+    probe.set_latency(Duration::from_secs(6));
+    wait_for_limit(&server, "search", 1);
+}
+
+#[test]
+fn sources_are_asked_over_tls_with_a_token_that_a_reload_reads_again() {
+    let (folder, authority) = (Folder::new(), Authority::new("authority"));
+    let probe = Probe::over_tls(0.0, &authority.sign(&folder, "probe", "probe"));
+    // A pressure, and the answer of a query.
+    probe.set_answer(200, r#"{"pressure":0.5,"data":{"result":[1,"75"]}}"#);
+    probe.set_token("first-secret");
+    let (ca, token) =
+        (folder.write("ca.pem", authority.0.pem()), folder.write("token", "first-secret\n"));
+    let policy = |source: &str, more: &str| {
+        let quick = "smoothing: none, hysteresis: none";
+        format!(
+            "{{ algorithm: fixed-window, limit: 1000/day, adaptive: {{ source: {{ {source} }}, {quick}{more} }} }}"
+        )
+    };
+    let (url, files) =
+        (probe.https_url("/pressure"), format!("ca_file: {ca}, token_file: {token}"));
+    let policies = [
+        ("probed", policy(&format!("probe: '{url}', {files}"), "")),
+        (
+            "queried",
+            policy(
+                &format!("prometheus: '{}', query: up, every: 1s, {files}", probe.https_url("")),
+                ", ramp: { min_value: 50, max_value: 100, min_rate: 0.2 }",
+            ),
+        ),
+        // Controls: neither the authority nor the token is a matter of course.
+        ("untrusted", policy(&format!("probe: '{url}', token_file: {token}"), "")),
+        ("nameless", policy(&format!("probe: '{url}', ca_file: {ca}"), "")),
+    ];
+    let policies = policies.map(|(name, policy)| format!("{name}: {policy}")).join(", ");
+    let text = |more: &str| format!("policies: {{ {policies}{more} }}\n");
+    let file = folder.write("t.yaml", text(""));
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    let failing = |policy: &str, signal: &str| {
+        let labels = format!(r#"target="{policy}",signal="{signal}""#);
+        server.metric(&format!("tidegate_signal_failing{{{labels}}}")) == Some(1.0)
+    };
+    wait_for_limit(&server, "probed", 500);
+    wait_for_limit(&server, "queried", 600);
+    wait_until("the controls fail", DEADLINE, || {
+        failing("untrusted", "probe") && failing("nameless", "probe")
+    });
+    assert!(!failing("probed", "probe") && !failing("queried", "prometheus"));
+    probe.set_token("second-secret");
+    wait_until("the old token is refused", DEADLINE, || failing("probed", "probe"));
+    folder.write("token", "second-secret");
+    folder.write("t.yaml", text(", other: 1/s"));
+    let has_next = || server.get("/v1/policies").json().get("other").is_some();
+    wait_until("the reload is in force", DEADLINE, has_next);
+    probe.set_answer(200, r#"{"pressure":0.7}"#);
+    wait_for_limit(&server, "probed", 300);
+    assert!(!failing("probed", "probe"));
+    let logged = std::fs::read_to_string(&log).unwrap();
+    assert!(logged.contains("probed/probe") && logged.contains("status 401"), "{logged}");
+    assert!(logged.contains("untrusted/probe") && logged.contains("UnknownIssuer"), "{logged}");
+    assert!(!logged.contains("-secret"), "{logged}");
 }
 
 #[test]

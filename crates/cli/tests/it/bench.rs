@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::processes::{RedisServer, wait_until};
+use crate::processes::{RedisServer, free_port, wait_until};
+use crate::programs::{App, Program, curl, wait_for_port};
 use crate::resp_support;
 use crate::support::{CommandOutput, DEADLINE, Folder, Server, kill, run, tidegate};
+use crate::tls::Authority;
 
 /// One limit that does not reset during a test, and one that no test exhausts.
 const CONFIG: &str =
@@ -109,7 +111,7 @@ fn the_started_server_is_stopped_at_the_end() {
     let config = folder.write("tidegate.yaml", CONFIG);
     let temporary = folder.path("tmp");
     fs::create_dir(&temporary).unwrap();
-    for door in ["http", "unix", "resp", "grpc"] {
+    for door in ["http", "unix", "resp", "grpc", "auth"] {
         let args = ["bench", "--json", "--door", door, "-c", &config];
         let mut command = tidegate(&[&args[..], &FEW].concat());
         let ran = command.env("TMPDIR", &temporary).stderr(Stdio::inherit()).output().unwrap();
@@ -150,7 +152,7 @@ fn the_embedded_library_decides_the_same() {
 
 #[test]
 fn a_limit_is_sent_with_requests_or_configured_at_the_server() {
-    for door in ["resp", "http", "embedded"] {
+    for door in ["resp", "http", "embedded", "auth"] {
         let args = ["--door", door, "--limit", "40/day"];
         assert_eq!(counted(&[&args[..], &FEW[2..]].concat()), EXACT, "{door}");
     }
@@ -350,8 +352,7 @@ fn a_redis_without_redis_cell_cannot_be_compared() {
 fn a_server_that_cannot_be_measured_is_reported_with_a_hint() {
     let folder = Folder::new();
     let server = serve(&folder);
-    // Bound and closed again: nothing listens there now.
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let unused = format!("127.0.0.1:{}", free_port());
     let (http, resp) = (server.addr.to_string(), server.resp_addr().to_string());
     for (door, url, more, expected) in [
         ("http", &unused, &[][..], "is the server running"),
@@ -363,6 +364,12 @@ fn a_server_that_cannot_be_measured_is_reported_with_a_hint() {
         ("http", &http, &["--policy", "fex"], "no policy is called `fex`"),
         ("resp", &resp, &["--policy", "fex"], "no policy is called `fex`"),
         ("grpc", &server.grpc.clone().unwrap(), &["--domain", "other"], "no limit has a say"),
+        ("proxy", &unused, &[], "tidegate proxy --upstream URL"),
+        ("proxy", &http, &[], "is no proxy of tidegate"),
+        ("proxy", &resp, &[], "does not speak what --door proxy speaks"),
+        ("auth", &http, &["--policy", "fex"], "no policy is called `fex`"),
+        ("http", &format!("https://{http}"), &[], "does it speak TLS there?"),
+        ("resp", &format!("rediss://{resp}"), &[], "does it speak TLS there?"),
     ] {
         let printed = bench(&[&["--door", door, "--server", url], more].concat());
         assert_eq!(printed.code, Some(1), "{door} {url}: {}", printed.stderr);
@@ -395,7 +402,20 @@ fn invalid_arguments_exit_with_64() {
         &["--door", "resp", "--limit", "sliding-log 5/h"],
         &["--limit", "nonsense"],
         &["--limit", "1/s", "--policy", "api"],
-        &["--server", "https://127.0.0.1"],
+        &["--server", "rediss://127.0.0.1"],
+        &["--door", "resp", "--server", "https://127.0.0.1"],
+        &["--door", "proxy", "--server", "redis://127.0.0.1"],
+        &["--door", "proxy", "--server", "http://127.0.0.1:1", "--policy", "api"],
+        &["--door", "proxy", "--server", "http://127.0.0.1:1", "--limit", "1/s"],
+        &["--door", "auth", "--server", "http://127.0.0.1:1", "--cost", "2"],
+        &["--door", "auth", "--path", "login"],
+        &["--door", "auth", "--policy", "few?x"],
+        &["--door", "auth", "--key-header", "x user"],
+        &["--door", "auth", "--key", "user {}"],
+        &["--path", "/login"],
+        &["--door", "resp", "--key-header", "x-user"],
+        &["--ca-file", "ca.pem"],
+        &["--server", "https://127.0.0.1:1", "--ca-file", "/no/such/file"],
         &["--server", "http://127.0.0.1:1", "-c", "tidegate.yaml"],
         &["--door", "grpc", "--descriptor", "nonsense"],
     ] {
@@ -409,7 +429,7 @@ fn invalid_arguments_exit_with_64() {
 fn a_missing_policy_is_reported_with_a_hint() {
     let folder = Folder::new();
     let config = folder.write("tidegate.yaml", CONFIG);
-    for door in ["http", "resp", "embedded"] {
+    for door in ["http", "resp", "embedded", "auth", "proxy"] {
         let printed = bench(&["--door", door, "-c", &config]);
         assert_eq!(printed.code, Some(1), "{door}: {}", printed.stderr);
         let expected = ["no policy is called `api`", "say which with --policy"];
@@ -542,4 +562,159 @@ fn error_answers_are_not_counted_as_throughput() {
     assert_eq!(bars.map(|bar| bar["count"].as_u64().unwrap()).sum::<u64>(), 2, "{row}");
     let [per_second, seconds] = ["per_second", "seconds"].map(|name| row[name].as_f64().unwrap());
     assert!((per_second * seconds - 2.0).abs() < 0.01, "{row}");
+}
+
+/// A server with every door, and an app behind its proxy. Requests count by a header.
+struct EveryDoor {
+    _program: Program,
+    app: App,
+    folder: Folder,
+    /// Of http, proxy, grpc and resp.
+    ports: [u16; 4],
+}
+
+impl EveryDoor {
+    /// With TLS if an authority signs its certificate.
+    fn start(authority: Option<&Authority>) -> Self {
+        let (folder, app, ports) = (Folder::new(), App::start(), [(); 4].map(|()| free_port()));
+        let tls = authority.map(|authority| {
+            folder.write("ca.pem", authority.0.pem());
+            let [cert, key] = authority.sign(&folder, "server", "server");
+            format!(", tls: {{ cert: {cert}, key: {key} }}")
+        });
+        let tls = tls.unwrap_or_default();
+        let door =
+            |(name, port): (&str, u16)| format!("  {name}: {{ address: 127.0.0.1:{port}{tls} }}\n");
+        let doors: String =
+            ["http", "proxy", "grpc", "resp"].into_iter().zip(ports).map(door).collect();
+        let upstream = format!("proxy: {{ upstream: http://127.0.0.1:{} }}\n", app.port);
+        let routes = "routes:\n  - { match: { path: /free }, policy: many }\n  \
+                      - { match: { path: '/*' }, policy: few, key: 'header:x-user' }\n";
+        let config = format!("{CONFIG}{routes}{upstream}listen:\n{doors}");
+        let config = folder.write("tidegate.yaml", config);
+        let program = Program::start(&mut tidegate(&["serve", "-c", &config]), &folder);
+        ports.into_iter().for_each(wait_for_port);
+        Self { _program: program, app, folder, ports }
+    }
+
+    /// The doors with their URLs.
+    fn urls(&self, tls: bool, host: &str) -> [(&'static str, String); 5] {
+        let (http, redis) = if tls { ("https", "rediss") } else { ("http", "redis") };
+        let [api, proxy, grpc, resp] = self.ports;
+        [
+            ("http", format!("{http}://{host}:{api}")),
+            ("proxy", format!("{http}://{host}:{proxy}")),
+            ("auth", format!("{http}://{host}:{api}")),
+            ("grpc", format!("{http}://{host}:{grpc}")),
+            ("resp", format!("{redis}://{host}:{resp}")),
+        ]
+    }
+}
+
+/// Arguments of a run at a door of such a server, with keys of their own.
+fn at_door<'a>(door: &'a str, url: &'a str, key: &'a str) -> Vec<&'a str> {
+    // Routes choose the policy.
+    let few = if matches!(door, "proxy" | "auth") { &FEW[2..] } else { &FEW };
+    [&["--door", door, "--server", url, "--key", key], few].concat()
+}
+
+#[test]
+fn doors_with_routes_count_what_the_server_counts() {
+    let server = EveryDoor::start(None);
+    for (door, url) in &server.urls(false, "127.0.0.1")[1..3] {
+        let key = format!("{door}-{{}}");
+        assert_eq!(counted(&at_door(door, url, &key)), EXACT, "{door}");
+    }
+    // Both runs together. Each has asked once before, with a key of its own, to see who answers.
+    let page = curl(&[&format!("http://127.0.0.1:{}/metrics", server.ports[0])]);
+    for (status, count) in [("allowed", 2 * (ALLOWED + 1)), ("denied", 2 * (REQUESTS - ALLOWED))] {
+        let line =
+            format!("rate_limit_requests_total{{policy=\"few\",status=\"{status}\"}} {count}\n");
+        assert!(page.contains(&line), "{line}{page}");
+    }
+}
+
+#[test]
+fn every_door_can_be_measured_over_tls() {
+    let authority = Authority::new("authority of bench");
+    let server = EveryDoor::start(Some(&authority));
+    let ca = server.folder.path("ca.pem");
+    for (door, url) in &server.urls(true, "localhost") {
+        let key = format!("{door}-{{}}");
+        let args = at_door(door, url, &key);
+        assert_eq!(counted(&[&args[..], &["--ca-file", &ca]].concat()), EXACT, "{door}");
+    }
+}
+
+#[test]
+fn a_failed_handshake_says_what_to_pass() {
+    let authority = Authority::new("authority of bench");
+    let server = EveryDoor::start(Some(&authority));
+    let other = Authority::new("another").0.pem();
+    let (ca, wrong) = (server.folder.path("ca.pem"), server.folder.write("wrong.pem", other));
+    let by = |tls, host| server.urls(tls, host);
+    for (index, (door, url)) in by(true, "localhost").iter().enumerate() {
+        let [_, other_name] = [url, &by(true, "127.0.0.1")[index].1];
+        let plain = &by(false, "localhost")[index].1;
+        for (url, ca, expected) in [
+            (
+                url,
+                Some(&wrong),
+                "pass the certificate of the authority that signed it with --ca-file",
+            ),
+            (other_name, Some(&ca), "its certificate is for other names"),
+            (plain, None, if *door == "grpc" { "does not speak what" } else { "it speaks TLS" }),
+        ] {
+            let ca: Vec<&str> = ca.iter().flat_map(|ca| ["--ca-file", ca.as_str()]).collect();
+            let printed = bench(&[&["--door", door, "--server", url.as_str()], &ca[..]].concat());
+            assert_eq!(printed.code, Some(1), "{door} {url}: {}", printed.stderr);
+            assert!(printed.stderr.contains(expected), "{door} {url}: {}", printed.stderr);
+        }
+    }
+}
+
+/// The upstream refuses nothing, so it serves all requests; those that the proxy refuses never reach it.
+#[test]
+fn a_proxy_is_measured_beside_its_upstream() {
+    let folder = Folder::new();
+    let config = folder.write("tidegate.yaml", CONFIG);
+    let args = ["--door", "proxy", "-c", &config, "--rounds", "2"];
+    let report = report(&[&args[..], &FEW].concat());
+    let servers = report["servers"].as_array().unwrap();
+    assert_eq!(servers.iter().map(counts).collect::<Vec<_>>(), [EXACT, [REQUESTS, REQUESTS, 0, 0]]);
+    assert_eq!(servers[1]["name"], "its upstream, asked directly");
+    assert_eq!((&report["ratios"]["rounds"], &report["policy"]), (&2.into(), &"few".into()));
+    assert!(servers[0]["server_cpu_us_per_request"].is_number(), "{report}");
+}
+
+#[test]
+fn a_running_proxy_is_compared_with_its_site() {
+    let server = EveryDoor::start(None);
+    let site = format!("http://127.0.0.1:{}", server.app.port);
+    let [_, (_, proxy), ..] = server.urls(false, "localhost");
+    let args = [at_door("proxy", &proxy, "c-{}"), vec!["--against", &site]].concat();
+    let report = report(&args);
+    assert_eq!(counts(&report["servers"][0]), EXACT);
+    assert_eq!(counts(&report["servers"][1]), [REQUESTS, REQUESTS, 0, 0]);
+    assert!(report["policy"].is_null() && report["ratios"]["p50"]["median"].is_number());
+}
+
+#[test]
+fn forward_auth_goes_by_path_policy_or_says_that_nothing_is_limited() {
+    let server = EveryDoor::start(None);
+    let [_, _, (_, url), ..] = server.urls(false, "127.0.0.1");
+    let few = ["--door", "auth", "--server", &url, "--requests", "50", "--connections", "1"];
+    let few = [&few[..], &["--warm-up", "0s"]].concat();
+    // The policy itself counts by address: one key, and the first request is the probe's.
+    let by_policy = report(&[&few[..], &["--policy", "few"]].concat());
+    assert_eq!(counts(&by_policy["servers"][0]), [50, 39, 11, 0]);
+    assert!(by_policy["servers"][0].get("note").is_none(), "{by_policy}");
+    // The control: nothing is limited without routes.
+    let folder = Folder::new();
+    let free = serve(&folder);
+    let args = ["--door", "auth", "--server", &free.url(), "--requests", "50", "--warm-up", "0s"];
+    let unlimited = report(&args);
+    assert_eq!(counts(&unlimited["servers"][0]), [50, 50, 0, 0]);
+    let note = unlimited["servers"][0]["note"].as_str().unwrap();
+    assert!(note.contains("no route matches --path"), "{note}");
 }

@@ -34,6 +34,30 @@ fn problems_are_reported_with_line_and_column() {
 }
 
 #[test]
+fn a_hundred_problems_and_ten_names_are_printed_and_the_rest_is_counted() {
+    let folder = Folder::new();
+    let policies = |count: usize, limit: &str| {
+        let rows: Vec<_> = (0..count).map(|n| format!("  p{n:05}: {limit}\n")).collect();
+        let rows = rows.concat();
+        folder.write("many.yaml", format!("policies:\n{rows}"))
+    };
+    for (count, lines, last) in [(100, 100, "p00099"), (10_000, 101, "many.yaml: and 9900 more")] {
+        let file = policies(count, "5/fortnight");
+        let output = run(&["validate", &file]);
+        assert_eq!((output.code, output.stderr.lines().count()), (Some(1), lines), "{count}");
+        assert!(output.stderr.lines().last().unwrap().contains(last), "{}", output.stderr);
+        let json = run(&["validate", "--json", &file]).stdout;
+        let problems: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        assert_eq!(problems.len(), count);
+    }
+    for (count, end) in [(11, "p00009, p00010.\n"), (1000, "p00010 and 989 more.\n")] {
+        let output = run(&["validate", &policies(count, "100/min")]);
+        assert_eq!(output.code, Some(0));
+        assert!(output.stderr.ends_with(end), "{}", output.stderr);
+    }
+}
+
+#[test]
 fn validate_against_the_old_file_warns_of_what_a_reload_forgets() {
     let folder = Folder::new();
     let policies =
@@ -71,6 +95,43 @@ fn validate_against_the_old_file_warns_of_what_a_reload_forgets() {
     let output = run(&["validate", &good, "--against", &bad]);
     assert_eq!(output.code, Some(1));
     assert!(output.stderr.starts_with(&format!("{bad}:1:")), "{}", output.stderr);
+}
+
+#[test]
+fn validate_against_the_old_file_lists_changes_of_tokens_shares_and_places() {
+    let folder = Folder::new();
+    let file = |name: &str, keys: &str, algorithm: &str, weight: u32, places: u32| {
+        let text = format!(
+            "listen: {{ proxy: 127.0.0.1:8000 }}
+proxy: {{ upstream: http://127.0.0.1:3000, in_flight: {{ max: {places} }} }}
+jwt: {{ jwks_file: {keys}, algorithms: {algorithm} }}
+client_ip: {{ trusted_proxies: [10.0.0.1] }}
+policies:
+  total: {{ limit: 9/s, key: global }}
+  t: {{ share: {{ of: total, by: tenant, weights: {{ by: \"header:x-plan\", gold: {weight}, else: 1 }} }} }}
+routes: [{{ policy: t, key: \"jwt:sub\" }}]
+"
+        );
+        folder.write(name, text)
+    };
+    let old = file("old.yaml", "a.json", "RS256", 2, 100);
+    let new = file("new.yaml", "b.json", "ES256", 4, 200);
+    let output = run(&["validate", &new, "--against", &old, "--json"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let rows: Vec<_> = json["changes"].as_array().unwrap().iter().collect();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|it| ["setting", "before", "after", "effect"].map(|name| it[name].as_str().unwrap()))
+        .collect();
+    let clients = "clients may be counted under other keys, which start from zero";
+    let expected = [
+        ["jwt.algorithms", "RS256", "ES256", clients],
+        ["jwt.jwks_file", "a.json", "b.json", clients],
+        ["policies.t.share.weights.gold", "2", "4", "counters are kept"],
+        ["proxy.in_flight.max", "100", "200", "takes effect at once"],
+    ];
+    assert_eq!(rows, expected);
 }
 
 #[test]
@@ -354,6 +415,8 @@ fn secrets_are_never_printed() {
         format!("store: {{ url: 'redis://:{CANARY}@h', url_file: {url_file} }}"),
         "policies: { a: { limit: 5/s, adaptive: { source: { probe: 'db:9?token=${CANARY}' } } } }".to_owned(),
         "policies: { a: { limit: 5/s, adaptive: { source: { probe: 'http://u:${CANARY}@db:9/' } } } }".to_owned(),
+        format!("policies: {{ a: {{ limit: 5/s, adaptive: {{ source: {{ probe: 'https://db/', token_file: '{token_file}', every: x }} }} }} }}"),
+        format!("policies: {{ a: {{ limit: 5/s, adaptive: {{ source: {{ probe: 'http://db/', token_file: '{token_file}' }} }} }} }}"),
     ] {
         let file = folder.write("config.yaml", &text);
         for args in [&["validate", &file][..], &["serve", "-c", &file], &["doctor", "-c", &file]] {

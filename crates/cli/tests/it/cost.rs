@@ -38,6 +38,14 @@ fn fifty_thousand_requests_need_an_8xlarge() {
 }
 
 #[test]
+fn current_db_is_another_name_for_current() {
+    let with = |name| cost(&["--peak-rps", "30000", name, "db.r6g.16xlarge"]);
+    assert_eq!(with("--current-db"), with("--current"));
+    assert_ne!(with("--current-db"), cost(&["--peak-rps", "30000"]));
+    assert!(run(&["cost", "--help"]).stdout.contains("[alias: --current-db]"));
+}
+
+#[test]
 fn all_savings_together_are_143760_a_year() {
     let report = cost(&GOLDEN);
     assert_eq!(report["recommended"]["name"], "db.r6g.4xlarge");

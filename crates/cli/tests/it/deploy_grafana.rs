@@ -139,12 +139,16 @@ listen: {{ http: '127.0.0.1:0', proxy: '127.0.0.1:0' }}
 policies:
   api: {{ limit: 100/s, burst: 2, lease: true }}
   site: {{ limit: 1000/s, adaptive: {{ source: {{ latency: {} }}, ramp: latency }} }}
+  probed: {{ limit: 1000/s, adaptive: {{ source: {{ probe: {} }} }} }}
   tried: {{ limit: 1/h, mode: shadow }}
   payout: {{ limit: 5/h, quorum: true }}
+  total: {{ limit: 1000/s, key: global }}
+  tenants: {{ share: {{ of: total, by: tenant }} }}
 routes: [{{ policy: site }}]
 proxy: {{ upstream: {}, in_flight: {{ max: 100 }} }}
 ",
         redis.url(),
+        origin.url(),
         origin.url(),
         origin.url()
     );
@@ -157,7 +161,7 @@ proxy: {{ upstream: {}, in_flight: {{ max: 100 }} }}
     let prometheus = Prometheus::start(&[memory.addr, api]);
     let busy = || {
         proxy.server.get("/shop/cart");
-        for policy in ["api", "site", "tried"] {
+        for policy in ["api", "site", "tried", "tenants"] {
             let body = format!(r#"{{"policy":"{policy}","key":"ann"}}"#);
             crate::programs::curl(&[&format!("http://{api}/v1/check"), "-d", &body]);
         }

@@ -1,6 +1,5 @@
 //! `deploy/redis-cluster`: six real nodes with these files, made a cluster by its script.
 
-use std::net::TcpListener;
 use std::process::Command;
 
 use crate::deploy::ran;
@@ -21,7 +20,7 @@ struct Node {
 
 impl Node {
     fn start() -> Self {
-        let (folder, port) = (Folder::new(), free_port_with_bus());
+        let (folder, port) = (Folder::new(), free_port());
         let mut command = Command::new(root().join("deploy/redis-cluster/start.sh"));
         command.envs(PASSWORDS).envs([("RUN", folder.path("")), ("DATA", folder.path(""))]);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
@@ -41,13 +40,6 @@ impl Node {
         cli.args(["-p", &self.port.to_string(), "--user", "admin"]).env("REDISCLI_AUTH", "hunter3");
         ran(cli.args(words)).map_or_else(|output| output, |output| output.trim().to_owned())
     }
-}
-
-/// Nodes talk to each other on a port that is higher by 10000.
-fn free_port_with_bus() -> u16 {
-    let has_bus =
-        |port: &u16| *port < 50_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
-    (0..1_000).map(|_| free_port()).find(has_bus).expect("two free ports")
 }
 
 struct Cluster {

@@ -22,9 +22,16 @@ routes:
   - { match: { path: /header }, policy: user, key: "header:x-user" }
   - { match: { path: /cookie }, policy: user, key: "cookie:sid" }
   - { match: { path: /query }, policy: user, key: ["query:user|client_ip"] }
+  - { match: { path: /token }, policy: user, key: ["jwt:sub|client_ip", "header:authorization|client_ip"] }
   - { match: { path: /login }, policy: login, key: global, case: insensitive }
   - { match: { path: "/pages/*" }, policy: pages, key: path, case: insensitive }
+jwt: { keys_file: SECRET, algorithms: HS256 }
 "#;
+
+/// The limits, with a file for the secret of tokens.
+fn limits(folder: &Folder) -> String {
+    LIMITS.replace("SECRET", &folder.write("secret", "a secret of at least thirty-two bytes"))
+}
 
 /// Sends a request with these lines, and returns the status.
 fn status(server: &Server, target: &str, lines: &[&str]) -> u16 {
@@ -41,7 +48,8 @@ fn auth_status(server: &Server, target: &str, lines: &[&str]) -> u16 {
 }
 
 fn auth_server(folder: &Folder) -> Server {
-    Server::with_config(folder, &format!("{LIMITS}client_ip: {{ trusted_proxies: [127.0.0.1] }}\n"))
+    let limits = limits(folder);
+    Server::with_config(folder, &format!("{limits}client_ip: {{ trusted_proxies: [127.0.0.1] }}\n"))
 }
 
 const JUNK_PORTS: [&str; 15] = [
@@ -52,7 +60,7 @@ const JUNK_PORTS: [&str; 15] = [
 #[test]
 fn a_host_that_does_not_parse_is_refused_by_every_door() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
-    let proxy = Proxy::start(&folder, &origin.url(), "", LIMITS);
+    let proxy = Proxy::start(&folder, &origin.url(), "", &limits(&folder));
     let auth = auth_server(&folder);
     assert_eq!(status(&proxy.server, "/", &["Host: shop.example"]), 200);
     assert_eq!(auth_status(&auth, "/", &["X-Forwarded-Host: shop.example"]), 200);
@@ -97,7 +105,7 @@ fn the_upstream_gets_the_host_that_was_matched() {
 #[test]
 fn a_repeated_part_of_a_key_is_refused_by_every_door() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
-    let proxy = Proxy::start(&folder, &origin.url(), "", LIMITS);
+    let proxy = Proxy::start(&folder, &origin.url(), "", &limits(&folder));
     let auth = auth_server(&folder);
     for (target, lines, expected) in [
         ("/header", &["X-User: ann"][..], 200),
@@ -117,6 +125,8 @@ fn a_repeated_part_of_a_key_is_refused_by_every_door() {
         ("/query?user=fay;user=eve", &[], 400),
         ("/query?user[]=eve", &[], 400),
         ("/query?x=1&x=2&user=gus", &[], 200),
+        ("/token", &["Authorization: Bearer x.y.z"], 200),
+        ("/token", &["Authorization: Bearer x.y.z", "Authorization: Bearer a.b.c"], 400),
     ] {
         let sent = [&["Host: other.example"], lines].concat();
         assert_eq!(status(&proxy.server, target, &sent), expected, "{target} {lines:?}");
@@ -125,9 +135,40 @@ fn a_repeated_part_of_a_key_is_refused_by_every_door() {
 }
 
 #[test]
+fn behind_counted_proxies_no_header_chooses_another_client() {
+    let limits = "policies: { one: { algorithm: sliding-log, limit: 1/h } }\nroutes: [{ policy: one, key: client_ip }]\n\
+                  client_ip: { trusted_hops: 2 }\n";
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let proxy = Proxy::start(&folder, &origin.url(), "", limits);
+    let auth = Server::with_config(&folder, limits);
+    // The client's proxy appends the client, the next one appends that proxy.
+    for (lines, expected) in [
+        (&["X-Forwarded-For: 203.0.113.7, 192.0.2.1"][..], 200),
+        (&["X-Forwarded-For: 203.0.113.7, 192.0.2.1"], 429),
+        (&["X-Forwarded-For: 9.9.9.9, 203.0.113.7, 192.0.2.1"], 429),
+        (&["X-Forwarded-For: 9.9.9.9", "X-Forwarded-For: 203.0.113.7, 192.0.2.1"], 429),
+        (&["X-Forwarded-For: \", 203.0.113.7, 192.0.2.2"], 429),
+        (&["Forwarded: for=9.9.9.9", "X-Forwarded-For: 203.0.113.7, 192.0.2.1"], 429),
+        (&["X-Real-IP: 9.9.9.9", "X-Forwarded-For: ::ffff:203.0.113.7, 192.0.2.1"], 429),
+        // Too few, or none that is an address: the peer, which all of these share.
+        (&["X-Forwarded-For: 203.0.113.8"], 200),
+        (&["X-Forwarded-For: 203.0.113.9"], 429),
+        (&["X-Forwarded-For: 203.0.113.9, unknown"], 429),
+        (&["X-Forwarded-For: nobody, 192.0.2.1"], 429),
+        (&["Connection: close, X-Forwarded-For", "X-Forwarded-For: 203.0.113.9, 192.0.2.1"], 429),
+        (&[], 429),
+        (&["X-Forwarded-For: 203.0.113.9, 192.0.2.1"], 200),
+    ] {
+        let sent = [&["Host: other.example"], lines].concat();
+        assert_eq!(status(&proxy.server, "/", &sent), expected, "{lines:?}");
+        assert_eq!(auth_status(&auth, "/", lines), expected, "{lines:?}");
+    }
+}
+
+#[test]
 fn a_replay_refuses_what_the_doors_refuse() {
     let folder = Folder::new();
-    let config = folder.write("tidegate.yaml", LIMITS);
+    let config = folder.write("tidegate.yaml", limits(&folder));
     let line = |target: &str| {
         format!("192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] \"GET {target} HTTP/1.1\" 200 1\n")
     };
@@ -147,7 +188,7 @@ fn a_replay_refuses_what_the_doors_refuse() {
 #[test]
 fn letter_case_gives_no_other_limit_where_the_server_ignores_it() {
     let (folder, origin) = (Folder::new(), Origin::mirror());
-    let proxy = Proxy::start(&folder, &origin.url(), "", LIMITS);
+    let proxy = Proxy::start(&folder, &origin.url(), "", &limits(&folder));
     let auth = auth_server(&folder);
     for (target, expected) in [
         ("/login", 200),

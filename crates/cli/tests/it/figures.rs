@@ -1,8 +1,12 @@
-//! Figures on other pages agree with the measured ones in `docs/benchmarks.md`, up to rounding.
+//! Figures on other pages agree with the measured ones in `docs/benchmarks.md`, up to rounding, and that page with the
+//! results of the benchmarks, which are measured by `./dev bench all`.
 
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use crate::programs::root;
+use crate::support::Folder;
 
 /// Where a figure is: the text before it, and how many cells of that table row come first.
 type Location = (&'static str, usize);
@@ -10,17 +14,31 @@ type Location = (&'static str, usize);
 /// A page, where it quotes a figure, and where the benchmarks have the measured one.
 const QUOTES: &[(&str, Location, Location)] = &[
     ("README.md", ("**Fast.** ", 0), ("of which a check of ", 0)),
-    ("README.md", ("one hot key, M/s | ", 0), ("| hot key | 1 | ", 0)),
-    ("README.md", ("one hot key, M/s | ", 5), ("| hot key | 1 | ", 2)),
-    ("README.md", ("the same, 2 threads | ", 0), ("| hot key | 2 | ", 0)),
-    ("README.md", ("the same, 2 threads | ", 5), ("| hot key | 2 | ", 2)),
-    ("README.md", ("bytes per key at 1 M keys | ", 0), ("token bucket, fixed window | ", 0)),
+    ("README.md", ("one hot key, M/s | ", 0), ("| hot key, 1 thread | ", 0)),
+    ("README.md", ("one hot key, M/s | ", 2), ("| one hot key, 1 thread | ", 6)),
+    ("README.md", ("one hot key, M/s | ", 3), ("| one hot key, 1 thread | ", 4)),
+    ("README.md", ("one hot key, M/s | ", 5), ("| hot key, 1 thread | ", 2)),
+    ("README.md", ("the same, 2 threads | ", 0), ("| hot key, 2 threads | ", 0)),
+    ("README.md", ("the same, 2 threads | ", 2), ("| one hot key, 2 threads | ", 6)),
+    ("README.md", ("the same, 2 threads | ", 3), ("| one hot key, 2 threads | ", 4)),
+    ("README.md", ("the same, 2 threads | ", 5), ("| hot key, 2 threads | ", 2)),
+    ("README.md", ("bytes per key at 1 M keys | ", 0), ("| bytes per key at 1 M keys | ", 0)),
+    ("README.md", ("bytes per key at 1 M keys | ", 2), ("| bytes per key at 1 M keys | ", 5)),
+    ("README.md", ("bytes per key at 1 M keys | ", 3), ("| bytes per key at 1 M keys | ", 3)),
     ("README.md", ("HTTP checks/s, one core | ", 0), ("| HTTP `/v1/check` | ", 0)),
-    ("README.md", ("HTTP checks/s, one core | ", 3), ("| HTTP `/v1/check` | ", 2)),
+    ("README.md", ("HTTP checks/s, one core | ", 3), ("| HTTP `/v1/check` | ", 3)),
     ("README.md", ("gRPC checks/s, one core | ", 0), ("`ShouldRateLimit`, 4 × 64 in flight | ", 0)),
-    ("README.md", ("gRPC checks/s, one core | ", 3), ("`ShouldRateLimit`, 4 × 64 in flight | ", 2)),
-    ("README.md", ("Redis protocol checks/s, pipeline 16 | ", 0), ("| … pipeline 16 | ", 0)),
-    ("README.md", ("Redis protocol checks/s, pipeline 16 | ", 3), ("| … pipeline 16 | ", 2)),
+    ("README.md", ("gRPC checks/s, one core | ", 3), ("`ShouldRateLimit`, 4 × 64 in flight | ", 3)),
+    (
+        "README.md",
+        ("Redis protocol checks/s, pipeline 16 | ", 0),
+        ("`CL.THROTTLE`, pipeline 16 | ", 0),
+    ),
+    (
+        "README.md",
+        ("Redis protocol checks/s, pipeline 16 | ", 3),
+        ("`CL.THROTTLE`, pipeline 16 | ", 3),
+    ),
     ("README.md", ("1 M keys, MB | ", 0), ("At rest it takes ", 0)),
     ("README.md", ("tidegate through Redis reaches ", 0), ("| tidegate, 256 tasks | ", 0)),
     ("docs/guide.md", ("exact, per process | ", 0), ("of which a check of ", 0)),
@@ -79,4 +97,50 @@ fn a_wrong_or_missing_figure_is_noticed() {
     assert_eq!(problem(Some(100_000.0), Some(101_400.0)), None);
     assert!(problem(Some(10.8), Some(13.0)).is_some());
     assert!(problem(None, Some(13.0)).is_some() && problem(Some(13.0), None).is_some());
+}
+
+/// Runs the script that makes the page, in a checkout.
+fn page(root: &Path, command: &str) -> Output {
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(root.join("bench/page.py")).arg(command).env_remove("QUICK");
+    python.output().unwrap()
+}
+
+#[test]
+fn the_docs_of_benchmarks_are_made_from_their_results() {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        assert!(page(&root(), "write").status.success());
+    }
+    let output = page(&root(), "check");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_figure_that_was_typed_by_hand_is_noticed() {
+    let folder = Folder::new();
+    let copy = Path::new(&folder.path("copy")).to_owned();
+    for file in fs::read_dir(root().join("bench")).unwrap().map(|file| file.unwrap().path()) {
+        if file.is_file() {
+            fs::create_dir_all(copy.join("bench")).unwrap();
+            fs::copy(&file, copy.join("bench").join(file.file_name().unwrap())).unwrap();
+        }
+    }
+    assert!(page(&copy, "write").status.success() && page(&copy, "check").status.success());
+    let made = copy.join("docs/benchmarks.md");
+    let text = fs::read_to_string(&made).unwrap();
+    fs::write(&made, text.replacen("| hot key, 1 thread | ", "| hot key, 1 thread | 9", 1))
+        .unwrap();
+    let output = page(&copy, "check");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("docs/benchmarks.md is stale"), "{error}");
+}
+
+#[test]
+fn the_examples_of_the_scripts_that_make_the_page_hold() {
+    for script in ["page.py", "chart.py", "machine.py", "html_report.py"] {
+        let mut python = Command::new("python3");
+        let output = python.args(["-B", "-m", "doctest", script]).current_dir(root().join("bench"));
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
 }

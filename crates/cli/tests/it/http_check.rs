@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::support::{DEADLINE, Server};
+use crate::support::{DEADLINE, Folder, Server};
 
 const PLAIN: &str = "";
 const UNUSUAL: &str = "te: trailers\r\n";
@@ -106,4 +106,18 @@ fn a_stopping_server_answers_and_closes_kept_connections() {
         "{output}"
     );
     assert!(server.ended().success());
+}
+
+#[test]
+fn the_older_headers_replace_the_standard_ones() {
+    let folder = Folder::new();
+    let config = "headers: { dialect: legacy, legacy: off }\npolicies: { api: 100/min burst 20 }";
+    let config = folder.write("tidegate.yaml", config);
+    let server = Server::start_with(&["-c", &config]);
+    let reply = server.post("/v1/check", r#"{"policy":"api","key":"a","cost":5}"#);
+    let names = ["limit", "remaining", "reset"].map(|name| format!("ratelimit-{name}"));
+    assert_eq!(names.map(|name| reply.header(&name)), [Some("20"), Some("15"), Some("3")]);
+    for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-limit"] {
+        assert_eq!(reply.header(name), None, "{name}");
+    }
 }

@@ -411,7 +411,7 @@ fn invalid_overrides_are_refused() {
         ("/api/k", r#"{"limit":"5/fortnight"}"#, 400, "limit"),
         ("/api/k", r#"{"limit":5}"#, 400, "limit"),
         ("/api/k", r#"{"limit":"5/s","allow":true}"#, 400, "limit"),
-        ("/plan/k", r#"{"limit":"5/s"}"#, 400, "limit"),
+        ("/plan/k", r#"{"limit":"5/s"}"#, 400, "limit_name"),
         ("/api/k", r#"{"allow":true,"ttl_ms":-1}"#, 400, "ttl_ms"),
         ("/api/k", r#"{"allow":true,"ttl_ms":0}"#, 400, "ttl_ms"),
         ("/api/k", r#"{"alow":true}"#, 400, "alow"),

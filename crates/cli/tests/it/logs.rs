@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::net::TcpStream;
 
 use serde_json::Value;
 
@@ -18,15 +19,11 @@ struct Logged {
 
 impl Logged {
     fn start(name: &str, args: &[&str]) -> Self {
-        Self::with_env(name, args, ("TIDEGATE_LOG_KEYS", "hashed"))
-    }
-
-    fn with_env(name: &str, args: &[&str], (variable, value): (&str, &str)) -> Self {
         let file = format!("tidegate-log-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(file);
         let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
         let mut command = tidegate(&args);
-        command.env(variable, value).stderr(File::create(&path).unwrap());
+        command.stderr(File::create(&path).unwrap());
         Self { server: Server::launched(&mut command), path }
     }
 
@@ -131,17 +128,69 @@ fn a_refusal_says_which_request_limit_and_client() {
 #[test]
 fn keys_and_clients_are_readable_if_the_operator_wants_it() {
     let folder = Folder::new();
-    let config = folder.write("tidegate.yaml", ROUTES);
-    let log = Logged::with_env("shown", &["-c", &config], ("TIDEGATE_LOG_KEYS", "shown"));
+    let shown = format!("logs: {{ keys: shown }}\n{ROUTES}");
+    let config = folder.write("tidegate.yaml", &shown);
+    let log = Logged::start("shown", &["-c", &config]);
     let refused = refused_on_two_routes(&log);
     assert_eq!(
         (&refused[0]["key"], &refused[0]["client"]),
         (&"192.0.2.7".into(), &"192.0.2.7".into())
     );
     assert!(refused[1]["key"].as_str().unwrap().contains("/search"), "{}", refused[1]);
-    let log = Logged::with_env("typo", &["-c", &config], ("TIDEGATE_LOG_KEYS", "show"));
-    assert!(log.text().contains("TIDEGATE_LOG_KEYS: expected shown or hashed"), "{}", log.text());
-    assert_eq!(refused_on_two_routes(&log)[0]["key"].as_str().unwrap().len(), 16);
+    // A reload hides them again.
+    folder.write("tidegate.yaml", ROUTES);
+    log.server.signal("HUP");
+    let reloaded = r#"tidegate_config_reload_total{result="ok"}"#;
+    wait_until("it is reloaded", DEADLINE, || log.server.metric(reloaded) >= Some(1.0));
+    log.server.post("/v1/check", r#"{"policy":"search","key":"hidden"}"#);
+    log.server.post("/v1/check", r#"{"policy":"search","key":"hidden"}"#);
+    wait_until("the refusal is logged", DEADLINE, || log.events("refused").len() == 3);
+    assert_eq!(log.events("refused")[2]["key"].as_str().unwrap().len(), 16);
+}
+
+/// A key that would begin a line of its own, move the cursor or fill the disk, in every way to send one.
+#[test]
+fn no_shown_key_can_forge_a_line() {
+    let folder = Folder::new();
+    let config =
+        "logs: { keys: shown }\npolicies: { few: { algorithm: sliding-log, limit: 1/day } }\n";
+    let config = folder.write("tidegate.yaml", config);
+    let any = "127.0.0.1:0";
+    let log = Logged::start("forged", &["-c", &config, "--resp", any]);
+    let forged = r#"{"level":"ERROR","message":"forged"}"#;
+    let keys = [
+        format!("a\r\n{forged}\r\n"),
+        format!("b\u{1b}[2J\u{7}\u{8}\0{forged}"),
+        format!("c\u{2028}\u{85}\n{forged}"),
+        format!("d{}", "\n".repeat(900)),
+        "é".repeat(500),
+    ];
+    let mut lines = 0;
+    for key in &keys {
+        for _ in 0..2 {
+            let body = serde_json::json!({ "policy": "few", "key": key }).to_string();
+            assert_eq!(log.server.post("/v1/check", &body).status, 200, "{body}");
+        }
+        lines += 1;
+        wait_until("the refusal is logged", DEADLINE, || log.events("refused").len() == lines);
+    }
+    let mut raw = TcpStream::connect(log.server.resp_addr()).unwrap();
+    let command = b"*3\r\n$8\r\nTG.CHECK\r\n$3\r\nfew\r\n$6\r\n\xff\xfe\r\n\x9bK\r\n";
+    raw.write_all(&command.repeat(2)).unwrap();
+    wait_until("the refusal is logged", DEADLINE, || log.events("refused").len() == lines + 1);
+    let text = log.text();
+    // Every line is one object, and none of them was sent by a client.
+    let read = |line: &str| {
+        serde_json::from_str::<Value>(line).map_err(|error| format!("{error}: {line}"))
+    };
+    let events = text.lines().map(read).collect::<Result<Vec<_>, _>>().unwrap();
+    assert!(events.iter().all(|event| event["message"] != "forged"), "{text}");
+    let is_control = |it: char| it.is_control() || matches!(it, '\u{2028}' | '\u{2029}');
+    for event in log.events("refused") {
+        let key = event["key"].as_str().unwrap();
+        assert!(key.chars().count() <= 65 && !key.contains(is_control), "{key:?}");
+    }
+    assert!(text.contains(r"a\\r\\n"), "escaped: {text}");
 }
 
 #[test]

@@ -30,6 +30,9 @@ routes:
   - { match: { path: \"/canary*\" }, policy: web, key: [client_ip, path] }
 ";
 
+/// Everything that can be shown.
+const SHOWN: &str = "dashboard: { keys: shown }\nlogs: { keys: shown }\n";
+
 /// A server that was asked by someone who must not be recognised.
 struct Asked {
     server: Server,
@@ -38,7 +41,7 @@ struct Asked {
 
 impl Asked {
     /// With these options of the store; `more` are further lines of the file.
-    fn start(store: &str, more: &str, log_keys: &str) -> Self {
+    fn start(store: &str, more: &str) -> Self {
         let folder = Folder::new();
         let secret = folder.write("secret", SECRET);
         let store = store
@@ -46,7 +49,6 @@ impl Asked {
             .replace("FOLDER", folder.path("").trim_end_matches('/'));
         let config = folder.write("tidegate.yaml", format!("store: {store}\n{more}{RULES}"));
         let mut command = tidegate(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
-        command.env("TIDEGATE_LOG_KEYS", log_keys);
         command.stderr(fs::File::create(folder.path("log")).unwrap());
         let asked = Self { server: Server::launched(&mut command), folder };
         asked.ask();
@@ -153,15 +155,13 @@ fn no_identifier_leaves_the_process_and_without_the_key_all_of_them_do() {
         "{{ url: '{}', deadline: 5s, hash_keys: true, hash_key_file: SECRET }}",
         redis.url()
     );
-    let hidden = Asked::start(&store, "", "shown");
+    let hidden = Asked::start(&store, "");
     let stored = contents(&redis);
     assert!(stored.lines().count() > 10, "{stored}");
     assert_eq!(readable(&stored), [""; 0], "{stored}");
     for (name, text) in hidden.outputs() {
         assert_eq!(readable(&text), [""; 0], "{name}: {text}");
     }
-    let log = hidden.log();
-    assert!(log.contains("TIDEGATE_LOG_KEYS=shown has no effect"), "{log}");
     // The limits and the override hold all the same.
     assert_eq!(hidden.server.remaining("login", USER), 0);
     let blocked = format!(r#"{{"policy":"api","key":"{USER}"}}"#);
@@ -173,7 +173,7 @@ fn no_identifier_leaves_the_process_and_without_the_key_all_of_them_do() {
     // A reload does not show what a restart would.
     let config = hidden.folder.path("tidegate.yaml");
     let text = fs::read_to_string(&config).unwrap().replace("hash_keys: true", "hash_keys: false");
-    fs::write(&config, format!("dashboard: {{ keys: shown }}\n{text}")).unwrap();
+    fs::write(&config, format!("{SHOWN}{text}")).unwrap();
     hidden.server.signal("HUP");
     let reloaded = r#"tidegate_config_reload_total{result="ok"}"#;
     wait_until("it is reloaded", DEADLINE, || hidden.server.metric(reloaded) >= Some(1.0));
@@ -185,7 +185,7 @@ fn no_identifier_leaves_the_process_and_without_the_key_all_of_them_do() {
     // The control: the same questions, with everything shown.
     redis.command(&["FLUSHALL"]);
     let store = format!("{{ url: '{}', deadline: 5s }}", redis.url());
-    let shown = Asked::start(&store, "dashboard: { keys: shown }\n", "shown");
+    let shown = Asked::start(&store, SHOWN);
     assert_eq!(readable(&contents(&redis)), [USER, CLIENT, PATH]);
     for (name, text) in shown.outputs() {
         let expected: &[&str] = match name {
@@ -204,22 +204,57 @@ fn a_snapshot_holds_no_identifier_and_without_the_key_its_overrides_do() {
         [(", hash_keys: true, hash_key_file: SECRET", vec![]), ("", vec![USER])]
     {
         let store = format!("{{ snapshot: FOLDER/counters{options} }}");
-        let mut asked = Asked::start(&store, "", "hashed");
+        let mut asked = Asked::start(&store, "");
         assert!(asked.server.stop("TERM").success());
         let bytes = fs::read(asked.folder.path("counters")).unwrap();
         assert_eq!(readable(&String::from_utf8_lossy(&bytes)), expected, "{options}");
     }
 }
 
+/// What a node reports of a tenant, in a fleet of two.
+fn reported_tenant(options: &str) -> String {
+    const SHARE: &str = "
+policies:
+  total: { limit: 1000/s, key: global }
+  shared: { share: { of: total, by: tenant } }
+";
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let options = options.replace("SECRET", &folder.write("secret", SECRET));
+    let text =
+        format!("store: {{ url: '{}', deadline: 5s, nodes: 2{options} }}{SHARE}", redis.url());
+    let server = Server::with_config(&folder, &text);
+    let body = format!(r#"{{"policy":"shared","keys":{{"tenant":"{CLIENT}"}}}}"#);
+    let mut found = None;
+    wait_until("a tenant is reported", DEADLINE, || {
+        assert_eq!(server.post("/v1/check", &body).status, 200);
+        let stored = contents(&redis);
+        assert_eq!(readable(&stored).is_empty(), !options.is_empty(), "{stored}");
+        // A reading is `tick fingerprint.units.weight`, all but the tick hexadecimal.
+        let readings = stored.split_whitespace().map(|word| word.split('.').collect::<Vec<_>>());
+        let mut tenants = readings.filter(|parts| {
+            parts.len() == 3 && parts.iter().all(|part| u64::from_str_radix(part, 16).is_ok())
+        });
+        found = tenants.next().map(|parts| parts[0].to_owned());
+        found.is_some()
+    });
+    found.expect("a tenant")
+}
+
+#[test]
+fn what_nodes_tell_each_other_of_tenants_is_hashed_with_the_secret() {
+    let (keyed, unkeyed) = (", hash_keys: true, hash_key_file: SECRET", "");
+    assert_eq!(reported_tenant(keyed), reported_tenant(keyed));
+    // Without the secret, the hash of an address is the same for everyone, who could try out all of them.
+    assert_eq!(reported_tenant(unkeyed), reported_tenant(unkeyed));
+    assert_ne!(reported_tenant(keyed), reported_tenant(unkeyed));
+}
+
 #[test]
 fn one_client_has_one_hash_on_every_node_and_after_a_restart() {
     let redis = RedisServer::start();
     let hash = |options: &str| {
-        let asked = Asked::start(
-            &format!("{{ url: '{}', deadline: 5s{options} }}", redis.url()),
-            "",
-            "hashed",
-        );
+        let asked =
+            Asked::start(&format!("{{ url: '{}', deadline: 5s{options} }}", redis.url()), "");
         asked.wait_for_log();
         let log = asked.log();
         let line =
@@ -243,7 +278,7 @@ fn nodes_with_one_secret_count_together_and_follow_each_other_s_overrides() {
         "{{ url: '{}', deadline: 5s, hash_keys: true, hash_key_file: SECRET }}",
         redis.url()
     );
-    let first = Asked::start(&store, "", "hashed");
+    let first = Asked::start(&store, "");
     let folder = Folder::new();
     let start = |secret: &str| {
         let secret = folder.write("secret", secret);
@@ -307,4 +342,25 @@ fn a_reload_with_a_secret_that_no_server_would_start_with_is_refused() {
     reload("hunter2", "expected 32 hexadecimal digits");
     assert!(server.metric("tidegate_config_reload_total{result=\"error\"}") >= Some(1.0));
     reload(SECRET, r#""field":"store.hash_keys""#);
+}
+
+/// Whoever wants both gets neither by accident.
+#[test]
+fn a_file_that_hashes_and_shows_keys_is_refused() {
+    let folder = Folder::new();
+    let secret = folder.write("secret", SECRET);
+    for section in ["dashboard", "logs"] {
+        let text = format!(
+            "store: {{ hash_keys: true, hash_key_file: {secret} }}\n{section}: {{ keys: shown }}\n{RULES}"
+        );
+        let config = folder.write("tidegate.yaml", text);
+        for command in
+            [&["validate", &config][..], &["serve", "-c", &config, "--listen", "127.0.0.1:0"]]
+        {
+            let printed = run(command);
+            let expected = format!("{section}.keys: `store.hash_keys` hides all keys");
+            assert_eq!(printed.code, Some(1), "{command:?}: {}", printed.stderr);
+            assert!((printed.stdout + &printed.stderr).contains(&expected), "{command:?}");
+        }
+    }
 }

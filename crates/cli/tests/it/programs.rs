@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+pub(crate) use crate::processes::free_port;
 use crate::processes::{DEADLINE, wait_until};
 use crate::support::{Folder, Server, kill, tidegate};
 
@@ -78,11 +78,6 @@ impl Drop for App {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A port that is free now.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A port on which nothing listens, and which nobody else gets while this lives. Who is told it can listen there.

@@ -112,6 +112,17 @@ fn two_proxies_pass_on_as_many_requests_as_the_fleet_may() {
         let in_use = sum(r#"tidegate_proxy_places{state="in_use"}"#);
         assert_eq!(in_use, Some(f64::from(most)), "{in_flight}");
         assert_eq!(sum("tidegate_proxy_places_max"), Some(8.0));
+        let scope = if in_flight.contains("fleet") { "fleet" } else { "node" };
+        let seen = both.iter().map(|proxy| proxy.status()["in_flight"].clone());
+        let seen: Vec<_> = seen.collect();
+        let places: u64 = seen.iter().map(|it| it["in_use"].as_u64().unwrap()).sum();
+        assert_eq!(places, u64::from(most), "{seen:?}");
+        for it in seen {
+            assert_eq!(
+                (&it["max"], &it["scope"], &it["local"]),
+                (&4.into(), &scope.into(), &false.into())
+            );
+        }
         let shed = sum(r#"tidegate_proxy_shed_total{reason="proxy.in_flight"}"#);
         assert_eq!(shed, Some(f64::from(12 - most)), "{in_flight}");
         app.gate.add_permits(1000);

@@ -235,6 +235,11 @@ impl Proxy {
         Some(line.parse().expect(series))
     }
 
+    /// What `/v1/status` says.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&curl(&[&format!("http://{}/v1/status", self.api)])).unwrap()
+    }
+
     /// The resident memory in MiB: the current value and the peak.
     pub(crate) fn resident_mib(&self) -> (u64, u64) {
         let status =

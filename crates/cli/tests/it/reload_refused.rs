@@ -151,7 +151,7 @@ fn header_names(response: &str) -> String {
 }
 
 /// A mistake in a part of the file: what is replaced, by what, and a part of the error. Every file has all other changes.
-const MISTAKES: [(&str, &str, &str); 26] = [
+const MISTAKES: [(&str, &str, &str); 28] = [
     ("policies:", "policies: {", "t.yaml:"),
     ("policies:", "polices: {}\npolicies:", "unknown key `polices`"),
     ("policies:", "mode: x\npolicies:", "mode: unknown `x`"),
@@ -175,9 +175,23 @@ const MISTAKES: [(&str, &str, &str); 26] = [
     ("policies:", "store: { url_file: /nowhere/url }\npolicies:", "/nowhere/url"),
     ("policies:", "telemetry: { otlp: nowhere }\npolicies:", "telemetry.otlp"),
     ("admin: { token_file: ", "admin: { token_file: /nowhere", "/nowhere"),
+    (
+        "  added:",
+        "  db: { limit: 1/s, adaptive: { source: { probe: 'https://db/', token_file: /nowhere/probe } } }\n  added:",
+        "/nowhere/probe",
+    ),
+    (
+        "  added:",
+        "  db: { limit: 1/s, adaptive: { source: { probe: 'https://db/', ca_file: /nowhere/db.pem } } }\n  added:",
+        "ca_file: /nowhere/db.pem",
+    ),
     ("admin: {", "# admin: {", "will not listen on"),
     ("upstream: http://", "upstream: ftp://", "proxy.upstream"),
-    ("upstream: http://", "ca_file: /nowhere/ca.pem, upstream: https://", "/nowhere/ca.pem"),
+    (
+        "upstream: http://",
+        "ca_file: /nowhere/ca.pem, upstream: https://",
+        "proxy.ca_file: /nowhere/ca.pem",
+    ),
     ("proxy: { upstream", "# proxy: { upstream", "proxy"),
     ("server.pem", "nowhere.pem", "nowhere.pem"),
     ("  proxy: 127", "  resp: 0.0.0.0:1\n  proxy: 127", "will not listen on 0.0.0.0:1"),

@@ -242,6 +242,33 @@ fn planned(client: &str, plan: &str, second: u32) -> String {
 }
 
 #[test]
+fn a_replay_says_how_often_each_plan_is_denied() {
+    let free: String = (0..6).map(|second| planned("192.0.2.7", "free", second)).collect();
+    let gold: String = (0..2).map(|second| planned("192.0.2.9", "gold", second)).collect();
+    let log = free + &gold + &log("192.0.2.8", "/api/a", 10..12);
+    let args = ["--policy", "fixed-window 1/h", "--policy", "fixed-window 5/h"];
+    let plans = |more: &[&str]| -> Vec<Value> {
+        let report = report(&log, &[&args[..], more].concat());
+        let rows = report["policies"].as_array().unwrap().iter();
+        rows.flat_map(|row| row["plans"].as_array().cloned().unwrap_or_default()).collect()
+    };
+    let row = |plan: &str, requests: u64, denied: u64, percent: f64| serde_json::json!({"plan": plan, "requests": requests, "admitted": requests - denied, "denied": denied, "denied_percent": percent});
+    let expected = [
+        row("free", 6, 5, 83.3),
+        row("gold", 2, 1, 50.0),
+        row("free", 6, 1, 16.7),
+        row("gold", 2, 0, 0.0),
+    ];
+    assert_eq!(plans(&["--plan", "X-Plan"]), expected);
+    assert_eq!(plans(&[]), [Value::Null; 0]);
+    let text = replay(&log, &["--policy", "api", "--plan", "x-tier"]).stdout;
+    assert!(
+        text.contains("note: no request of the log has the header `x-tier` with a plan"),
+        "{text}"
+    );
+}
+
+#[test]
 fn against_the_old_file_a_replay_says_what_changes_for_whom() {
     let folder = Folder::new();
     let config = |name: &str, limit: &str, web: &str| {

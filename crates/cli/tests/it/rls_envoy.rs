@@ -1,11 +1,11 @@
 //! A real Envoy with the example of `deploy/envoy`, of which only the ports are changed.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::processes::{DEADLINE, RedisServer, wait_for, wait_until};
+use crate::processes::{DEADLINE, RedisServer, free_port, wait_for, wait_until};
 use crate::rls_grpc::client;
 use crate::support::{Reply, Server};
 
@@ -70,10 +70,6 @@ fn service_address(service: &str) -> String {
     }
     let (address, port) = service.rsplit_once(':').unwrap();
     format!("socket_address: {{ address: {address}, port_value: {port} }}")
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Sends one request; `None` without an answer.

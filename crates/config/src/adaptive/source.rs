@@ -1,15 +1,17 @@
 //! From a signal source in a file to one that can be read.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Uri;
 use http::uri::PathAndQuery;
 
-use super::super::amount::time;
+use super::super::amount::{span, time};
 use super::super::node::Cursor;
-use super::super::text::{AdaptiveSource, RampWord, SourceOptions, SourceWord};
+use super::super::secret::SecretSource;
+use super::super::text::{AdaptiveSource, Measure, RampWord, SourceOptions, SourceWord, Span};
 use super::ramp::Unit;
-use crate::plan::{ALL, AnswerKind, Ask};
+use crate::plan::{ALL, AnswerKind, Ask, LatencyScale};
 
 /// The longest name of a target.
 const TARGET_BYTES_MAX: usize = 100;
@@ -27,25 +29,25 @@ pub(super) enum Kind {
     Cpu,
     Pool,
     Fixed(f64),
-    Asked(Ask),
+    Asked(Box<Ask>),
 }
 
 impl Kind {
-    pub(super) const fn unit(&self) -> Unit {
+    pub(super) fn unit(&self) -> Unit {
         match self {
             Self::Latency => Unit::Time,
-            Self::Cpu | Self::Pool | Self::Fixed(_) => Unit::Share,
-            Self::Asked(_) => Unit::Any,
+            Self::Asked(ask) if !matches!(ask.answer, AnswerKind::Timed(_)) => Unit::Any,
+            Self::Cpu | Self::Pool | Self::Fixed(_) | Self::Asked(_) => Unit::Share,
         }
     }
 
     /// The default ramp; a query has none.
-    pub(super) const fn default_ramp(&self, by_url: bool) -> Option<RampWord> {
+    pub(super) fn default_ramp(&self, by_url: bool) -> Option<RampWord> {
         match self {
             Self::Latency if by_url => Some(RampWord::Latency),
             Self::Latency => Some(RampWord::Default),
             Self::Cpu => Some(RampWord::Cpu),
-            Self::Asked(Ask { answer: AnswerKind::Prometheus, .. }) => None,
+            Self::Asked(ask) if ask.answer == AnswerKind::Prometheus => None,
             Self::Pool | Self::Fixed(_) | Self::Asked(_) => Some(RampWord::Pressure),
         }
     }
@@ -78,7 +80,7 @@ pub(super) fn source(
         "latency" => Some(Kind::Latency),
         "pool" => Some(Kind::Pool),
         "fixed" => cursor.field("fixed").accept(pressure(options.fixed)).map(Kind::Fixed),
-        _ => asked(options, failures, cursor).map(Kind::Asked),
+        _ => asked(options, failures, cursor).map(Box::new).map(Kind::Asked),
     };
     let own = [&options.latency, &options.pool, &options.target].into_iter().flatten().next();
     let target = own.map_or(policy, String::as_str);
@@ -96,9 +98,12 @@ fn misplaced(name: &str, cursor: &Cursor<'_>) {
     const ASKED: &[&str] = &["probe", "prometheus"];
     let fields = [
         ("pointer", &["probe"][..]),
+        ("measure", &["probe"]),
         ("query", &["prometheus"]),
         ("every", ASKED),
         ("timeout", ASKED),
+        ("ca_file", ASKED),
+        ("token_file", ASKED),
         ("target", &["probe", "prometheus", "fixed"]),
     ];
     for (field, goes_with) in fields.into_iter().filter(|(_, with)| !with.contains(&name)) {
@@ -112,13 +117,16 @@ fn pressure(given: Option<f64>) -> Result<f64, &'static str> {
 }
 
 fn asked(options: &SourceOptions, failures: u32, cursor: &Cursor<'_>) -> Option<Ask> {
+    if options.measure.is_none() {
+        cursor.report_given(&["healthy", "overloaded"], "needs `measure: latency` beside it");
+    }
     let (uri, answer) = match (&options.probe, &options.prometheus) {
         (Some(url), _) => {
-            let pointer = options.pointer.clone().unwrap_or_else(|| "/pressure".to_owned());
-            if !pointer.is_empty() && !pointer.starts_with('/') {
-                cursor.field("pointer").report("expected a JSON pointer like /pools/0/used");
-            }
-            (cursor.field("probe").accept(http_url(url)), AnswerKind::Pointer(pointer))
+            let answer = match options.measure {
+                Some(Measure::Latency) => timed(options, cursor),
+                None => pointer(options, cursor),
+            };
+            (cursor.field("probe").accept(http_url(url)), answer?)
         }
         (None, base) => {
             let base = base.as_deref().unwrap_or_default();
@@ -132,12 +140,74 @@ fn asked(options: &SourceOptions, failures: u32, cursor: &Cursor<'_>) -> Option<
     };
     let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
     let (every, timeout) = if options.probe.is_some() { (1, 500) } else { (5, 2000) };
-    let (every, timeout) = (Duration::from_secs(every), Duration::from_millis(timeout));
+    let (every, mut timeout) = (Duration::from_secs(every), Duration::from_millis(timeout));
+    if let AnswerKind::Timed(scale) = &answer {
+        timeout = timeout.max(2 * scale.overloaded);
+    }
     let bounds = second..=5 * minute;
     let every = time(cursor, "every", options.every.as_ref(), bounds, every);
     let bounds = Duration::from_millis(10)..=minute;
     let timeout = time(cursor, "timeout", options.timeout.as_ref(), bounds, timeout);
-    Some(Ask { uri: uri?, answer, every, timeout, failures })
+    if matches!(&answer, AnswerKind::Timed(scale) if timeout <= scale.overloaded) {
+        let message = "must be above `overloaded`: a probe that reaches its timeout is a failure";
+        cursor.field("timeout").report(message);
+    }
+    let uri = uri?;
+    if uri.scheme_str() == Some("http") {
+        cursor.report_given(&["ca_file"], "belongs to URLs with https://");
+        if !uri.host().is_some_and(is_this_machine) {
+            let message = "would be sent in clear text to another machine: use https://";
+            cursor.report_given(&["token_file"], message);
+        }
+    }
+    let ca_file = options.ca_file.as_ref().map(Into::into);
+    let token = options.token_file.as_ref().map(|file| SecretSource::File(file.into()));
+    Some(Ask { uri, answer, every, timeout, failures, ca_file, token })
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), is_loopback)
+}
+
+fn pointer(options: &SourceOptions, cursor: &Cursor<'_>) -> Option<AnswerKind> {
+    let pointer = options.pointer.clone().unwrap_or_else(|| "/pressure".to_owned());
+    if !pointer.is_empty() && !pointer.starts_with('/') {
+        return cursor.field("pointer").reject("expected a JSON pointer like /pools/0/used");
+    }
+    Some(AnswerKind::Pointer(pointer))
+}
+
+fn timed(options: &SourceOptions, cursor: &Cursor<'_>) -> Option<AnswerKind> {
+    let message = "does not belong to `measure: latency`, which reads no number";
+    cursor.report_given(&["pointer"], message);
+    let healthy = scale_end("healthy", options.healthy.as_ref(), "50ms", cursor);
+    let overloaded = scale_end("overloaded", options.overloaded.as_ref(), "500ms", cursor);
+    let scale = LatencyScale { healthy: healthy?, overloaded: overloaded? };
+    if scale.overloaded <= scale.healthy {
+        return cursor.field("overloaded").reject("must be above `healthy`");
+    }
+    Some(AnswerKind::Timed(scale))
+}
+
+/// One of the two times of a probe that is timed.
+fn scale_end(
+    field: &str,
+    given: Option<&Span>,
+    example: &str,
+    cursor: &Cursor<'_>,
+) -> Option<Duration> {
+    let bounds = Duration::from_millis(1)..=Duration::from_secs(30);
+    let Some(given) = given else {
+        let message =
+            format!("`{field}` is missing: a time like {example}, for `measure: latency`");
+        return cursor.reject(message);
+    };
+    let within = |time: Duration| {
+        Some(time).filter(|it| bounds.contains(it)).ok_or_else(|| "expected 1ms to 30s".to_owned())
+    };
+    cursor.field(field).accept(span(given).and_then(within))
 }
 
 fn http_url(text: &str) -> Result<Uri, String> {
@@ -145,8 +215,7 @@ fn http_url(text: &str) -> Result<Uri, String> {
     let expected = || "expected a URL like http://db-health:9000/pressure".to_owned();
     let uri: Uri = text.parse().map_err(|_| expected())?;
     match uri.scheme_str() {
-        Some("http") if uri.host().is_some_and(|host| !host.is_empty()) => {}
-        Some("https") => return Err("expected http://: https is not supported yet".into()),
+        Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => {}
         _ => return Err(expected()),
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {

@@ -35,6 +35,10 @@ pub(super) fn for_value(value: &Value, schema: &Schema, key: &str) -> Option<Str
 
 /// What was meant by a key that sounds right and is none, by its value.
 pub(super) fn for_key(name: &str, node: &Node, known: &[&str]) -> Option<String> {
+    if name == "cost" && known.contains(&"all") {
+        let advice = "`cost` belongs to one of several limits: write `all: [{ name: …, limit: …, cost: … }]`";
+        return Some(advice.to_owned());
+    }
     if name != "limits" {
         return None;
     }

@@ -4,6 +4,7 @@ use super::STORES;
 use super::*;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_no_limit_can_follow_is_told_where_it_stands() {
     for (adaptive, expected) in [
         ("{}", "adaptive: expected one of `source` and `chains`"),
@@ -17,12 +18,69 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
             "adaptive.source.probe: expected a URL like http://db-health:9000/pressure",
         ),
         (
-            "{ source: { probe: 'https://db/' } }",
-            "adaptive.source.probe: expected http://: https is not supported yet",
+            "{ source: { probe: 'htps://db/' } }",
+            "adaptive.source.probe: expected a URL like http://db-health:9000/pressure",
+        ),
+        (
+            "{ source: { probe: 'http://db/', ca_file: /ca.pem } }",
+            "adaptive.source.ca_file: belongs to URLs with https://",
+        ),
+        (
+            "{ source: { probe: 'http://db/', token_file: /token } }",
+            "adaptive.source.token_file: would be sent in clear text to another machine: use https://",
+        ),
+        (
+            "{ source: { prometheus: 'http://127.0.0.1.example/', query: up, token_file: /token }, ramp: pressure }",
+            "adaptive.source.token_file: would be sent in clear text to another machine: use https://",
+        ),
+        (
+            "{ source: { probe: 'https://db/', token: secret } }",
+            "adaptive.source: unknown key `token`: expected one of ca_file, every, fixed, healthy, latency, measure, \
+             overloaded, pointer, pool, probe, prometheus, query, target, timeout, token_file",
+        ),
+        (
+            "{ source: { pool: db, token_file: /token } }",
+            "adaptive.source.token_file: belongs to `probe` or `prometheus`, not to `pool`",
         ),
         (
             "{ source: { probe: 'http://db/', every: 10ms } }",
             "adaptive.source.every: expected 1s to 300s",
+        ),
+        (
+            "{ source: { probe: 'http://db/', measure: latncy, healthy: 50ms, overloaded: 500ms } }",
+            "adaptive.source.measure: unknown `latncy`, did you mean `latency`?",
+        ),
+        (
+            "{ source: { probe: 'http://db/', measure: latency, healthy: 50ms } }",
+            "adaptive.source: `overloaded` is missing: a time like 500ms, for `measure: latency`",
+        ),
+        (
+            "{ source: { probe: 'http://db/', measure: latency, healthy: 500ms, overloaded: 50ms } }",
+            "adaptive.source.overloaded: must be above `healthy`",
+        ),
+        (
+            "{ source: { probe: 'http://db/', measure: latency, healthy: 50, overloaded: 500ms } }",
+            "adaptive.source.healthy: `50` has no unit: write `healthy: 50ms` or `healthy: 50s`",
+        ),
+        (
+            "{ source: { probe: 'http://db/', measure: latency, healthy: 50ms, overloaded: 1min } }",
+            "adaptive.source.overloaded: expected 1ms to 30s",
+        ),
+        (
+            "{ source: { probe: 'http://db/', measure: latency, healthy: 50ms, overloaded: 500ms, timeout: 500ms } }",
+            "adaptive.source.timeout: must be above `overloaded`: a probe that reaches its timeout is a failure",
+        ),
+        (
+            "{ source: { probe: 'http://db/', measure: latency, healthy: 50ms, overloaded: 500ms, pointer: /a } }",
+            "adaptive.source.pointer: does not belong to `measure: latency`, which reads no number",
+        ),
+        (
+            "{ source: { probe: 'http://db/', overloaded: 500ms } }",
+            "adaptive.source.overloaded: needs `measure: latency` beside it",
+        ),
+        (
+            "{ source: { fixed: 0.2, measure: latency } }",
+            "adaptive.source.measure: belongs to `probe`, not to `fixed`",
         ),
         (
             "{ source: { fixed: 0.2, query: x } }",
@@ -95,7 +153,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
 
 #[test]
 fn what_limits_follow_is_read_as_it_is_written() {
-    use crate::plan::{Follows, Source};
+    use crate::plan::{AnswerKind, Follows, LatencyScale, Source};
     let text = "\
 policies:
   pages: { key: url, algorithm: sliding-window, limit: 240/min, adaptive: { source: latency, ramp: { min_value: 300ms, max_value: 18s, max_rate: 4/s, min_rate: 4/min } } }
@@ -105,9 +163,10 @@ policies:
       - { name: second, limit: 10/s, adaptive: { chains: [{ source: cpu }, { source: { latency: db } }], in_flight: 16 } }
       - { name: day, limit: 100/day }
   off: { limit: 10/s, adaptive: { mode: off, source: { probe: 'http://[::1]/x', pointer: /a/b, target: db } } }
+  timed: { limit: 10/s, adaptive: { source: { probe: 'http://db/healthz', measure: latency, healthy: 50ms, overloaded: 500ms } } }
 ";
     let config = Config::parse(text, &lookup, STORES).unwrap();
-    let [off, pages, second] = &config.plans[..] else { panic!("{:?}", config.plans) };
+    let [off, pages, second, timed] = &config.plans[..] else { panic!("{:?}", config.plans) };
     assert_eq!(off.targets().collect::<Vec<_>>(), ["db"]);
     let Follows::Urls { ramp, target, .. } = &pages.follows else { panic!("{pages:?}") };
     assert_eq!((*ramp, target.as_str()), (tidegate::adaptive::Ramp::latency_per_url(), "all"));
@@ -116,7 +175,24 @@ policies:
     let sources: Vec<_> = signals.each.iter().map(|signal| &signal.source).collect();
     assert_eq!(sources, [&Source::Cpu, &Source::QueueWait, &Source::Errors]);
     assert_eq!(signals.priority, Some(tidegate::adaptive::Priority::Batch));
+    let Follows::Signals(signals) = &timed.follows else { panic!("{timed:?}") };
+    let ms = std::time::Duration::from_millis;
+    let Source::Asked(ask) = &signals.each[0].source else { panic!("{signals:?}") };
+    let scale = LatencyScale { healthy: ms(50), overloaded: ms(500) };
+    assert_eq!((&ask.answer, ask.timeout), (&AnswerKind::Timed(scale), ms(1000)));
+    assert_eq!(signals.each[0].ramp, tidegate::adaptive::Ramp::pressure());
     assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn a_token_is_sent_over_tls_or_to_this_machine() {
+    for url in ["https://db/", "http://localhost:9/", "http://127.1.2.3/", "http://[::1]:9/"] {
+        let source = format!("probe: '{url}', token_file: /token");
+        check(
+            &format!("policies:\n  p: {{ limit: 5/s, adaptive: {{ source: {{ {source} }} }} }}\n"),
+            &[],
+        );
+    }
 }
 
 #[test]

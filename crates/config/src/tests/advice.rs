@@ -20,8 +20,8 @@ fn all_problems_of_a_file_are_told_at_once() {
             "f:4:15: policies.c.limit: unit `mn` is unknown: expected us, ms, s, min, h, day or week",
             "f:4:33: policies.c.deadline: `soon`: expected a duration like 5s or 250ms",
             "f:5:8: policies.d: unknown key `rate`: expected one of adaptive, algorithm, all, any, buckets, burst, \
-             capacity, deadline, deny_cache, every, key, lease, limit, max_wait, mode, name, on_store_error, priority, \
-             quorum, refill, replicas, rolling, time_zone, ttl, utc_offset",
+             capacity, deadline, deny_cache, enforce, every, key, lease, limit, max_wait, mode, name, on_store_error, priority, \
+             quorum, refill, replicas, rolling, share, time_zone, ttl, utc_offset",
             "f:6:45: policies.e.every: `year`: expected day, week, month or a duration like 90s, 12h or 365day",
             "f:7:6: the environment variable NOPE is not set: set it, or write `${NOPE:-default}`",
             "f:8:8: store: store `gopher:…` is unknown; expected memory:, redis://…, rediss://…, redis+unix://…, \

@@ -50,6 +50,27 @@ fn what_a_route_counts_by_is_what_the_limits_of_its_policy_name() {
 }
 
 #[test]
+fn proxies_are_counted_or_named() {
+    for (client_ip, expected) in [
+        ("trusted_hops: 1", ""),
+        ("trusted_hops: 16, forwarded: true, ipv6_prefix: 56", ""),
+        ("trusted_hops: 2, trusted_proxies: []", ""),
+        ("trusted_hops: 0", "client_ip.trusted_hops: expected a whole number from 1 to 16"),
+        ("trusted_hops: 17", "client_ip.trusted_hops: expected a whole number from 1 to 16"),
+        ("trusted_hops: -1", "client_ip.trusted_hops: expected a whole number from 1 to 16"),
+        (
+            "trusted_hops: 1, trusted_proxies: [10.0.0.0/8]",
+            "client_ip.trusted_hops: and `trusted_proxies` are both given: give one of them",
+        ),
+    ] {
+        let text = format!("client_ip: {{ {client_ip} }}");
+        let reported = Config::parse(&text, &lookup, STORES).err().unwrap_or_default();
+        let reported: Vec<_> = reported.into_iter().map(|problem| problem.message).collect();
+        assert_eq!(reported.join("; "), expected, "{client_ip}");
+    }
+}
+
+#[test]
 fn what_no_request_can_match_is_no_route() {
     for (policy, path, expected) in [
         ("1/s", "/q", ""),
@@ -91,6 +112,28 @@ fn what_no_request_can_match_is_no_route() {
 }
 
 #[test]
+fn a_dialect_is_one_of_three_and_off_says_what_is_left() {
+    check(
+        "headers: { dialect: draft-7 }",
+        &["f:1:21: headers.dialect: unknown `draft-7`, did you mean `draft-11`?"],
+    );
+    for (headers, warns) in [
+        ("dialect: off", true),
+        ("dialect: off, legacy: off", false),
+        ("dialect: off, legacy: epoch", false),
+        ("dialect: legacy", false),
+        ("legacy: off", false),
+    ] {
+        let warned = super::advice::warnings(&format!(
+            "policies: {{ p: sliding-log 1/s }}\nheaders: {{ {headers} }}"
+        ));
+        let is_told =
+            warned.iter().any(|it| it.contains("headers.dialect: leaves the X-RateLimit"));
+        assert_eq!((is_told, warned.len()), (warns, usize::from(warns)), "{headers}: {warned:?}");
+    }
+}
+
+#[test]
 fn the_proxy_protocol_has_to_come_from_somebody() {
     let no_trusted_proxy = |position: &str| {
         format!(
@@ -108,6 +151,9 @@ fn the_proxy_protocol_has_to_come_from_somebody() {
         check(&format!("{doors}{no_proxies}"), &expected.each_ref().map(String::as_str));
     }
     check(&format!("{doors}client_ip: {{ trusted_proxies: [10.0.0.0/8] }}\n"), &[]);
+    let counted = problems(&format!("{doors}client_ip: {{ trusted_hops: 1 }}\n"));
+    let advice = ".proxy_protocol: needs `trusted_proxies` in place of `trusted_hops`: ";
+    assert!(counted.len() == 2 && counted.iter().all(|it| it.contains(advice)), "{counted:?}");
     check(&doors.replace("true", "false"), &[]);
 }
 

@@ -2,7 +2,7 @@
 
 use tidegate::Engine;
 
-use super::{STORES, check, lookup};
+use super::{STORES, check, lookup, problems};
 use crate::Config;
 
 #[test]
@@ -68,4 +68,69 @@ fn an_address_is_meant_in_all_of_its_spellings() {
     let engine = Engine::builder().policy("p", policy).build().unwrap();
     let allowed = |key: &str| engine.check("p", key).now().unwrap().decision.allowed();
     assert!(!allowed("192.0.2.9") && !allowed("::ffff:192.0.2.9") && allowed("192.0.2.8"));
+}
+
+const PLAN: &str = "policies:\n  plan: { all: [{ name: second, limit: 10/s }, { name: day, algorithm: fixed-window, limit: 100/day }] }\n  \
+                    api: 5/h\noverrides:\n";
+
+#[test]
+fn an_override_replaces_the_limit_that_it_names() {
+    let text = format!(
+        "{PLAN}  - {{ policy: plan, limit_name: day, key: ann, limit: 5000/day }}\n  \
+         - {{ policy: plan, limit_name: second, key: ann, limit: 9000/s }}\n  \
+         - {{ policy: plan, limit_name: day, key: 10.0.0.0/8, limit: 1/day }}"
+    );
+    let policy = Config::parse(&text, &lookup, STORES).unwrap().policies.remove("plan").unwrap();
+    let engine = Engine::builder().policy("plan", policy).build().unwrap();
+    let left = |key: &str| {
+        let answer = engine.check("plan", key).now().unwrap();
+        (answer.binding, answer.decision.remaining())
+    };
+    assert_eq!(left("ann"), ("day", 4999));
+    assert_eq!(left("ben"), ("second", 9));
+    assert_eq!(left("10.1.2.3"), ("day", 0));
+}
+
+#[test]
+fn a_limit_name_that_makes_no_sense_is_told_with_the_names() {
+    for (entry, expected) in [
+        (
+            "{ policy: plan, key: ann, limit: 5/day }",
+            "f:5:38: overrides[0].limit: replaces one limit, and policy `plan` has several: add `limit_name`, one of \
+             second, day",
+        ),
+        (
+            "{ policy: plan, limit_name: dya, key: ann, limit: 5/day }",
+            "f:5:33: overrides[0].limit_name: no limit is called `dya`, did you mean `day`?",
+        ),
+        (
+            "{ policy: plan, limit_name: month, key: ann, limit: 5/day }",
+            "f:5:33: overrides[0].limit_name: no limit is called `month`: expected one of second, day",
+        ),
+        (
+            "{ policy: api, limit_name: hour, key: ann, limit: 5/day }",
+            "f:5:32: overrides[0].limit_name: policy `api` has one limit: leave `limit_name` out",
+        ),
+        (
+            "{ policy: plan, limit_name: day, key: ann, allow: true }",
+            "f:5:33: overrides[0].limit_name: is given with `allow` or `block`, which are for the whole policy: leave \
+             it out",
+        ),
+    ] {
+        check(&format!("{PLAN}  - {entry}"), &[expected]);
+    }
+    for policy in ["{ name: day, limit: 5/day }", "{ all: [{ name: day, limit: 5/day }] }"] {
+        let [bare, named] = ["", " limit_name: day,"]
+            .map(|it| format!("  - {{ policy: p,{it} key: ann, limit: 9/day }}\n"));
+        for entries in [format!("{bare}{named}"), format!("{named}{bare}")] {
+            let found = problems(&format!("policies: {{ p: {policy} }}\noverrides:\n{entries}"));
+            let expected = "overrides[1].key: `ann` has an override of the limit `day` already";
+            assert!(found.len() == 1 && found[0].ends_with(expected), "{policy}: {found:?}");
+        }
+    }
+    let twice = "  - { policy: plan, limit_name: day, key: ann, limit: 5/day }\n";
+    check(
+        &format!("{PLAN}{twice}{twice}"),
+        &["f:6:43: overrides[1].key: `ann` has an override of the limit `day` already"],
+    );
 }

@@ -111,13 +111,13 @@ fn plans_that_make_no_sense_are_told_at_their_value() {
         (
             "policy: { by: client_ip, pro: pro, else: api }",
             &[
-                "routes[0].policy: `client_ip` cannot choose: expected header:NAME, cookie:NAME or query:NAME",
+                "routes[0].policy: `client_ip` cannot choose: expected header:NAME, cookie:NAME, query:NAME or jwt:CLAIM",
             ],
         ),
         (
             "policy: { by: x-plan, pro: pro, else: api }",
             &[
-                "routes[0].policy: `x-plan` cannot choose: expected header:NAME, cookie:NAME or query:NAME",
+                "routes[0].policy: `x-plan` cannot choose: expected header:NAME, cookie:NAME, query:NAME or jwt:CLAIM",
             ],
         ),
         (

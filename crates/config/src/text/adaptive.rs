@@ -98,12 +98,20 @@ pub enum SourceWord {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SourceOptions {
-    /// A URL that returns the pressure, from 0 to 1, as `{"pressure": 0.4}` or as a number alone.
+    /// A URL that returns the pressure, from 0 to 1, as `{"pressure": 0.4}` or as a number alone; with `measure`, any URL.
     #[cfg_attr(test, schemars(example = &"http://db-health:9000/pressure"))]
     pub probe: Option<String>,
     /// The JSON pointer to the number in the response of a probe. Default: `/pressure`.
     #[cfg_attr(test, schemars(example = &"/pools/0/used"))]
     pub pointer: Option<String>,
+    /// What is measured of a probe, instead of reading a number: `latency`, how long it takes.
+    pub measure: Option<Measure>,
+    /// With `measure: latency`, a probe that takes at most this long is a pressure of 0, 1ms to 30s.
+    #[cfg_attr(test, schemars(example = &"50ms"))]
+    pub healthy: Option<Span>,
+    /// With `measure: latency`, a probe that takes at least this long is a pressure of 1, 1ms to 30s; linear in between.
+    #[cfg_attr(test, schemars(example = &"500ms"))]
+    pub overloaded: Option<Span>,
     /// The target whose responses are measured: an upstream of the proxy, or a target of `/v1/observe`.
     pub latency: Option<String>,
     /// The target whose `saturation` `/v1/observe` receives: how full its pool is, from 0 to 1.
@@ -117,10 +125,24 @@ pub struct SourceOptions {
     pub fixed: Option<f64>,
     /// The interval of a probe or query, 1s to 5min. Default: 1s, for Prometheus 5s.
     pub every: Option<Span>,
-    /// Its timeout, 10ms to 1min. Default: 500ms, for Prometheus 2s.
+    /// Its timeout, 10ms to 1min. Default: 500ms, for Prometheus 2s; with `measure: latency` at least twice `overloaded`.
     pub timeout: Option<Span>,
+    /// The certificate authorities of an `https://` URL, in PEM. Default: those of the system.
+    pub ca_file: Option<String>,
+    /// A file with a token that the URL is asked with, as `Authorization: Bearer`. Read at the start and on each reload.
+    /// Over `http://` only to this machine.
+    pub token_file: Option<String>,
     /// Its name in `/v1/pressure` and metrics. Default: the policy's name.
     pub target: Option<String>,
+}
+
+/// What is measured of a probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// How long it takes, from connecting to the end of the answer.
+    Latency,
 }
 
 /// How a signal sets the limit.

@@ -15,12 +15,14 @@ pub struct Route {
     /// Which requests it is for: every condition has to match. Default: all requests.
     #[serde(rename = "match")]
     pub matches: Option<Match>,
-    /// The policy; or one by a plan that a trusted proxy names, like `{ by: "header:x-plan", pro: api-pro, else: api-free }`.
+    /// The policy; or one by a plan that a trusted proxy or a verified token names, like
+    /// `{ by: "header:x-plan", pro: api-pro, else: api-free }`.
     #[cfg_attr(test, schemars(example = &"api"))]
     pub policy: RoutePolicy,
     /// What the policy counts by: a key part or a list of them, `client_ip`, `header:NAME`, `cookie:NAME`, `query:NAME`,
-    /// `host`, `method`, `path`, `url`, `route`, `global` or `fingerprint`; `a|b` takes the first that the request has.
-    /// Default: the policy's `key`, else `client_ip`.
+    /// `jwt:CLAIM` (of a verified token, needs `jwt`), `json:/POINTER` (into the body, at the reverse proxy), `host`,
+    /// `method`, `path`, `url`, `route`, `global` or `fingerprint`; `a|b` takes the first that the request has. Default: the
+    /// policy's `key`, else `client_ip`.
     #[cfg_attr(test, schemars(example = "header:x-user|client_ip"))]
     pub key: Option<OneOrMany>,
     /// The cost of a request. Default: 1.
@@ -29,8 +31,9 @@ pub struct Route {
     /// Whether the letter case of the path matters, in `match` and in the key parts `path` and `url`: `insensitive` for
     /// servers that answer `/Login` like `/login`. Default: `sensitive`.
     pub case: Option<Case>,
-    /// Which of its requests the proxy sheds first when too many are in flight; or one by a plan that a trusted proxy names,
-    /// like `{ by: "header:x-plan", pro: critical, else: batch }`. Needs an `in_flight`. Default: the policy's `priority`.
+    /// Which of its requests the proxy sheds first when too many are in flight; or one by a plan that a trusted proxy or a
+    /// verified token names, like `{ by: "header:x-plan", pro: critical, else: batch }`. Needs an `in_flight`. Default: the
+    /// policy's `priority`.
     pub priority: Option<RoutePriority>,
 }
 
@@ -41,7 +44,7 @@ pub struct Route {
 pub enum RoutePolicy {
     /// Always the same.
     Name(String),
-    /// By what a trusted proxy says.
+    /// By what a trusted proxy or a verified token says.
     By(PolicyBy),
 }
 
@@ -49,7 +52,8 @@ pub enum RoutePolicy {
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyBy {
-    /// What chooses: `header:NAME`, `cookie:NAME` or `query:NAME`, believed from trusted proxies only.
+    /// What chooses: `header:NAME`, `cookie:NAME` or `query:NAME`, believed from trusted proxies only; or `jwt:CLAIM` of a
+    /// verified token.
     #[cfg_attr(test, schemars(example = &"header:x-plan"))]
     pub by: String,
     /// The policy of all other requests.
@@ -82,7 +86,7 @@ impl RoutePolicy {
 pub enum RoutePriority {
     /// Always the same.
     Word(Priority),
-    /// By what a trusted proxy says.
+    /// By what a trusted proxy or a verified token says.
     By(PriorityBy),
 }
 
@@ -90,7 +94,8 @@ pub enum RoutePriority {
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PriorityBy {
-    /// What chooses: `header:NAME`, `cookie:NAME` or `query:NAME`, believed from trusted proxies only.
+    /// What chooses: `header:NAME`, `cookie:NAME` or `query:NAME`, believed from trusted proxies only; or `jwt:CLAIM` of a
+    /// verified token.
     #[cfg_attr(test, schemars(example = &"header:x-plan"))]
     pub by: String,
     /// The priority of all other requests.
@@ -153,11 +158,39 @@ pub struct ClientIp {
     #[serde(default)]
     #[cfg_attr(test, schemars(example = ["127.0.0.0/8"]))]
     pub trusted_proxies: Vec<String>,
+    /// How many proxies are in front, instead of `trusted_proxies`: the client is the address in this place of
+    /// `X-Forwarded-For`, from the right. Whoever connects is believed to be the last of them, so that the server must not
+    /// be reachable in another way.
+    #[cfg_attr(test, schemars(range(min = 1, max = 16)))]
+    pub trusted_hops: Option<u8>,
     /// The prefix length that identifies an IPv6 client, 1 to 128 bits. Default: 64.
     #[cfg_attr(test, schemars(range(min = 1, max = 128)))]
     pub ipv6_prefix: Option<u8>,
     /// Whether the proxies send `Forwarded` instead of `X-Forwarded-For`. Default: false.
     pub forwarded: Option<bool>,
+}
+
+/// JSON Web Tokens of requests: whose signatures are believed. A token that is not right counts as none.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Jwt {
+    /// A file with the issuer's public keys in PEM; for HS algorithms, with the secret of at least 32 bytes. Read at the start
+    /// and at each reload; at most 64 KiB.
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/issuer.pem"))]
+    pub keys_file: Option<String>,
+    /// A file with the issuer's JSON Web Key Set. Instead of `keys_file`.
+    #[cfg_attr(test, schemars(example = "/etc/tidegate/jwks.json"))]
+    pub jwks_file: Option<String>,
+    /// The algorithms that the issuer signs with: `HS256`, `HS384`, `HS512` (with a secret); or `RS256`, `RS384`, `RS512`,
+    /// `PS256`, `PS384`, `PS512`, `ES256`, `ES384`, `EdDSA` (with public keys).
+    #[cfg_attr(test, schemars(example = &"RS256"))]
+    pub algorithms: OneOrMany,
+    /// The `iss` that a token must have, or a list of those it may have. Default: any.
+    #[cfg_attr(test, schemars(example = &"https://issuer.example"))]
+    pub issuer: Option<OneOrMany>,
+    /// An `aud` that a token must have, or a list of which it must have one. Default: any.
+    #[cfg_attr(test, schemars(example = &"api"))]
+    pub audience: Option<OneOrMany>,
 }
 
 /// Who may make admin calls.
@@ -185,14 +218,22 @@ pub struct Dashboard {
     pub keys: Option<KeysShown>,
 }
 
+/// The lines that checks write.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Logs {
+    /// How keys and clients appear in lines about refusals. Default: `hashed`.
+    pub keys: Option<KeysShown>,
+}
+
 /// How keys appear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum KeysShown {
-    /// As a hash that is valid in this process only; the log has the same one.
+    /// As a hash, the same in the log and on the dashboard: valid in this process only, unless there is a `hash_key_file`.
     Hashed,
-    /// In clear text.
+    /// In clear text, escaped and up to 64 characters. Not with `store.hash_keys`.
     Shown,
 }
 
@@ -200,13 +241,14 @@ pub enum KeysShown {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Headers {
-    /// The format of `RateLimit` and `RateLimit-Policy`. Default: `draft-11`.
+    /// The `RateLimit` headers: `draft-11` for `RateLimit` and `RateLimit-Policy`, `legacy` for the older `RateLimit-Limit`,
+    /// `-Remaining` and `-Reset` (seconds from now), `off` for none. Default: `draft-11`.
     pub dialect: Option<Dialect>,
     /// The unit of `X-RateLimit-Reset`, or `off` for no `X-RateLimit` headers. Default: `epoch`.
     pub legacy: Option<Legacy>,
 }
 
-/// The format of `RateLimit` and `RateLimit-Policy`.
+/// The `RateLimit` headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -214,6 +256,8 @@ pub enum Dialect {
     /// draft-ietf-httpapi-ratelimit-headers-11.
     #[serde(rename = "draft-11")]
     Draft11,
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of its drafts up to 7.
+    Legacy,
     /// No such headers.
     Off,
 }

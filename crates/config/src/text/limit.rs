@@ -100,6 +100,9 @@ pub struct Member {
     /// The identifier of the caller that it counts by, or `global` for one budget of all callers, which nobody has to
     /// give. Default: the only one.
     pub key: Option<String>,
+    /// How many of its units one unit of a check's cost takes. Default: 1.
+    #[cfg_attr(test, schemars(range(min = 1)))]
+    pub cost: Option<u64>,
     /// Adapts the limit to the load of the protected service.
     pub adaptive: Option<Adaptive>,
     /// Which requests are shed first. Default: the policy's `priority`.

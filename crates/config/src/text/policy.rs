@@ -1,11 +1,13 @@
 //! Policies and overrides.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use tidegate_core::LimitSpec;
 
 use super::adaptive::{Adaptive, Priority};
 use super::limit::{LimitKeys, Member};
-use super::scalar::{Amount, OneOrMany, Span};
+use super::scalar::{Amount, OneOrMany, Percentage, Span};
 
 /// A policy: a line such as `100/min burst 20`, or a map.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,6 +47,9 @@ pub struct PolicyOptions {
     pub any: Option<Vec<Member>>,
     /// `shadow`: counts and reports, and never refuses. Default: `enforce`.
     pub mode: Option<Mode>,
+    /// The part of the callers that it is enforced for, like `10%` or `0.5%`; the others are in shadow. Chosen by a fixed
+    /// hash of the policy's name and the caller, the same on every node. Default: `100%`.
+    pub enforce: Option<Percentage>,
     /// The answer when the store fails: `allow`, `deny`, or `local`, which enforces this node's share in process.
     /// Default: `local`.
     pub on_store_error: Option<OnStoreError>,
@@ -52,8 +57,11 @@ pub struct PolicyOptions {
     pub replicas: Option<Replicas>,
     /// Whether this node leases units ahead and spends them in process. Never admits more. Default: false.
     pub lease: Option<bool>,
-    /// Whether this node remembers refusals for up to a second. Default: true.
-    pub deny_cache: Option<bool>,
+    /// Whether this node remembers refusals, for a second at most or for another time. Default: true.
+    pub deny_cache: Option<DenyCache>,
+    /// Shares the limit of another policy fairly among tenants: while they ask for more than that, each gets its part
+    /// within a second, and what one does not use is lent to the others. Instead of `limit`.
+    pub share: Option<Share>,
     /// Whether the quorum of `store.quorum` counts it: what a majority of its servers has confirmed, no single one of them
     /// can make forget. Default: false.
     pub quorum: Option<bool>,
@@ -71,6 +79,58 @@ impl PolicyOptions {
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.all.iter().chain(&self.any).flatten()
     }
+}
+
+/// Whose limit tenants share, and what each of them counts.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Share {
+    /// The policy whose limit is shared. It has one limit, with `key: global`.
+    #[cfg_attr(test, schemars(example = &"total"))]
+    pub of: String,
+    /// Who is a tenant: the name of one of the caller's `keys`, or a key part of a request like `header:x-tenant`. A caller
+    /// that gives one `key` gives the tenant.
+    #[cfg_attr(test, schemars(example = &"tenant"))]
+    pub by: String,
+    /// What tenants count, by their plan: one of weight 4 gets four times what one of weight 1 gets. Default: all the same.
+    pub weights: Option<Weights>,
+}
+
+/// A weight for each value of a request.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Weights {
+    /// What decides: the name of another of the caller's `keys`, `jwt:CLAIM` of a verified token, or `header:NAME`,
+    /// `cookie:NAME` or `query:NAME`, which is believed from trusted proxies only.
+    #[cfg_attr(test, schemars(example = &"header:x-plan"))]
+    pub by: String,
+    /// The weight of all other tenants, 1 to 1000.
+    #[serde(rename = "else")]
+    #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
+    pub otherwise: u32,
+    /// The weight of each value, 1 to 1000.
+    #[serde(flatten)]
+    pub named: BTreeMap<String, u32>,
+}
+
+/// Whether refusals are remembered, or how long.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum DenyCache {
+    /// For a second at most, or not at all.
+    Switch(bool),
+    /// For another time.
+    Map(DenyCacheOptions),
+}
+
+/// How long refusals are remembered.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DenyCacheOptions {
+    /// At most this long, 1ms to 1min: the store is asked about a blocked key once in that time, and units that are given
+    /// back on other nodes are seen after it. Default: 1s.
+    pub ttl: Option<Span>,
 }
 
 /// Whether policies refuse requests.
@@ -148,6 +208,8 @@ pub struct Override {
     pub policy: String,
     /// The key, or a network like `10.0.0.0/8` for all addresses in it.
     pub key: String,
+    /// The limit that it replaces, for a policy with several: the others stay as they are.
+    pub limit_name: Option<String>,
     /// Its own limit, with the algorithm of the policy.
     pub limit: Option<Amount>,
     /// Its burst, with `limit` (gcra).

@@ -30,6 +30,18 @@ impl From<Amount> for tidegate_core::Amount {
     }
 }
 
+/// A percentage like 10% or 0.5%.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+#[cfg_attr(test, schemars(example = "10%"))]
+pub enum Percentage {
+    /// With its sign.
+    Text(String),
+    /// Without a sign, which is an error that says what to write.
+    Number(f64),
+}
+
 /// A size like 512MB or 256MiB, or a number of bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -4,15 +4,13 @@
 //! entry only after several requests within a minute, and takes the entry of a URL on which the least time was
 //! spent: the slowest and the busiest stay.
 
-mod sightings;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
-use self::sightings::Sightings;
 use super::Ramp;
 use super::number::float;
 use super::observed::Running;
+use crate::sightings::Sightings;
 use crate::time::Timestamp;
 
 /// URLs beyond this number share one entry.
@@ -25,6 +23,8 @@ const OTHER: usize = 0;
 /// A minute, in seconds.
 const SLOTS: usize = 60;
 const SLOT_US: u64 = 1_000_000;
+/// A new URL needs several requests within this time to get an entry of a full table.
+const SIGHTED_WITHIN: Duration = Duration::from_mins(1);
 /// How often a full table is swept for entries that may be given to other URLs.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// The most entries in use that are given to other URLs between two sweeps.
@@ -149,7 +149,7 @@ impl Default for Urls {
             entries,
             free: Vec::new(),
             swept_at: None,
-            sightings: Sightings::default(),
+            sightings: Sightings::within(SIGHTED_WITHIN),
             replaceable: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Division by a fixed number, as a multiplication: a quarter of the time, and exact.
 
-/// Divides numbers up to 2^53 by `d`, without dividing.
+/// Divides numbers below 2^63 by `d`, without dividing.
 ///
 /// With `k = 64 + ⌊log2 d⌋` and `m = ⌊2^k / d⌋` (one less where that is 2^64), `⌊(x + 1)·m / 2^k⌋` is `⌊x / d⌋`:
 /// `m` is too small by less than 1, so that the quotient `(x + 1)/d` is too small by something above 0, which
@@ -19,7 +19,7 @@ impl Divisor {
         Self { multiplier: u64::try_from(multiplier).unwrap_or(u64::MAX), shift }
     }
 
-    /// `⌊x / d⌋`, for `x ≤ 2^53`.
+    /// `⌊x / d⌋`, for `x < 2^63`.
     #[inline]
     pub(crate) fn divide(&self, x: u64) -> u64 {
         let (_, high) = (x + 1).carrying_mul(self.multiplier, 0);
@@ -47,8 +47,14 @@ mod tests {
             let x = next(1 + round / 7 % 54);
             // Where a wrong multiplier would show first: at the multiples of d and just below them.
             let multiple = x - x % d;
-            for x in [x, multiple, multiple.saturating_sub(1), EXACT_MAX, EXACT_MAX - EXACT_MAX % d]
-            {
+            for x in [
+                x,
+                multiple,
+                multiple.saturating_sub(1),
+                EXACT_MAX,
+                EXACT_MAX - EXACT_MAX % d,
+                1 << 62,
+            ] {
                 assert_eq!(divisor.divide(x), x / d, "{x} / {d}");
             }
         }

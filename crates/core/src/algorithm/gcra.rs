@@ -49,22 +49,21 @@ pub struct Gcra {
     units: Divisor,
 }
 
-/// What [`Gcra::decide_micros`] leaves behind.
+/// What [`Gcra::decide_scaled`] leaves behind.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::{Gcra, Timestamp, MicrosArrival};
+/// use tidegate_core::{Gcra, ScaledArrival};
 ///
-/// let limit = Gcra::new(2, Duration::from_secs(1), 2)?;
-/// let now = Timestamp::from_micros(1_700_000_000_000_000);
-/// let next = limit.decide_micros(0, now, 2).map(|(_, next)| next);
-/// assert_eq!(next, Some(MicrosArrival { arrival_us: now.as_micros() + 1_000_000, spent: true }));
+/// let limit = Gcra::new(3, Duration::from_secs(1), 2)?; // in thirds of a microsecond
+/// let (_, next) = limit.decide_scaled(0, 30, 2);
+/// assert_eq!(next, ScaledArrival { units: 2_000_030, spent: true });
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct MicrosArrival {
-    /// The arrival, in µs since the Unix epoch; the one there was if there is nothing to write.
-    pub arrival_us: u64,
+pub struct ScaledArrival {
+    /// The arrival; the one there was if there is nothing to write.
+    pub units: u64,
     /// Whether nothing is left.
     pub spent: bool,
 }
@@ -196,36 +195,42 @@ impl Gcra {
         (decision, writes.then(|| pace.arrival(now, units)))
     }
 
-    /// [`Gcra::decide`] where a unit is a whole number of microseconds, as most are, on an arrival in whole
-    /// microseconds. `None` for other rates.
+    /// Into how many parts a microsecond is divided, so that the interval between two units is a whole number of them.
+    /// `None` for the few limits that count in milliseconds.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tidegate_core::{Gcra, Timestamp};
-    /// # let now = Timestamp::from_micros(1_700_000_000_000_000);
-    /// let second = Duration::from_secs(1);
-    /// let answer = Gcra::new(2, second, 2)?.decide_micros(0, now, 1);
-    /// assert!(answer.is_some_and(|(decision, next)| decision.allowed() && !next.spent));
-    /// // A third of a second is no whole number of microseconds.
-    /// assert_eq!(Gcra::new(3, second, 2)?.decide_micros(0, now, 1), None);
+    /// # use tidegate_core::Gcra;
+    /// let scale = |limit| Gcra::new(limit, Duration::from_secs(1), 1).map(|gcra| gcra.scale());
+    /// assert_eq!(scale(1000)?, Some(1)); // an interval of 1000 µs
+    /// assert_eq!(scale(60)?, Some(3)); // of 50,000/3 µs
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     #[inline]
-    pub fn decide_micros(
-        &self,
-        arrival_us: u64,
-        now: Timestamp,
-        cost: u64,
-    ) -> Option<(Decision, MicrosArrival)> {
-        if !self.pace.is_whole() {
-            return None;
-        }
-        let ahead = arrival_us.saturating_sub(now.as_micros()).min(self.most);
-        let (decision, units) = self.spend(ahead, cost, |units| units);
+    pub const fn scale(&self) -> Option<u64> {
+        if self.pace.tick_us == 1 { Some(self.pace.scale) } else { None }
+    }
+
+    /// [`Gcra::decide`] with both times as one number: in parts of a microsecond, as [`Gcra::scale`] divides it, since any
+    /// instant, below 2^63. No number is divided, so that all rates take the same time.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate_core::Gcra;
+    /// let limit = Gcra::new(3, Duration::from_secs(1), 2)?;
+    /// let (decision, next) = limit.decide_scaled(0, 3_000_000, 1);
+    /// assert!(decision.allowed() && !next.spent);
+    /// assert_eq!(decision.reset_after_us(), 333_334);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    #[inline]
+    pub fn decide_scaled(&self, arrival: u64, now: u64, cost: u64) -> (Decision, ScaledArrival) {
+        let ahead = arrival.saturating_sub(now).min(self.most);
+        let (decision, ahead) = self.spend(ahead, cost, |units| self.pace.ticks_up(units));
         // What lies in the past and is not spent from stays where it is.
-        let arrival_us = if units == 0 { arrival_us } else { now.as_micros() + units };
-        let spent = self.tolerance.saturating_sub(units) < self.pace.interval;
-        Some((decision, MicrosArrival { arrival_us, spent }))
+        let units = if ahead == 0 { arrival } else { now + ahead };
+        let spent = self.tolerance.saturating_sub(ahead) < self.pace.interval;
+        (decision, ScaledArrival { units, spent })
     }
 
     /// The kernel: how far ahead the key is afterwards, in units of 1/scale tick.
@@ -267,14 +272,18 @@ impl LimitAlgorithm for Gcra {
 
     /// The last number only where it is not the one before.
     fn write_script(&self, _: Timestamp, out: &mut String) {
-        let Pace { interval, scale, tick_us } = self.pace;
+        let Pace { interval, scale, tick_us, .. } = self.pace;
         let numbers = [interval, scale, tick_us, self.burst, self.tolerance, self.most];
         let count = if self.most == self.tolerance { 5 } else { 6 };
         write_numbers(out, "gcra", &numbers[..count]);
     }
 
     fn with_units(&self, units: u64) -> Self {
-        self.at_most(units)
+        self.at_most(units, 1)
+    }
+
+    fn effective(&self, units: u64, least: u64) -> Self {
+        self.at_most(units, least)
     }
 
     fn remembers(&self, before: &Self) -> bool {
@@ -282,11 +291,11 @@ impl LimitAlgorithm for Gcra {
     }
 
     /// As many units over a longer time: a share keeps its fraction.
-    fn share(&self, nodes: NonZeroU32) -> Self {
-        let burst = share_of(self.burst, nodes);
+    fn share(&self, nodes: NonZeroU32, least: u64) -> Self {
+        let burst = share_of(self.burst, nodes, least);
         let longer = Self::new(self.limit, self.period().saturating_mul(nodes.get()), burst);
         // Where so long a period has no exact form, fewer units in the same time have one.
-        let fewer = || Self::new(share_of(self.limit, nodes), self.period(), burst);
+        let fewer = || Self::new(share_of(self.limit, nodes, 1), self.period(), burst);
         longer.or_else(|_| fewer()).unwrap_or(*self)
     }
 

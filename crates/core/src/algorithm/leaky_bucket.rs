@@ -269,7 +269,7 @@ impl LeakyBucket {
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     pub fn write_script(&self, out: &mut String) {
-        let Pace { interval, scale, tick_us } = self.pace;
+        let Pace { interval, scale, tick_us, .. } = self.pace;
         let numbers = [interval, scale, tick_us, self.limit, self.max_wait, self.furthest];
         write_numbers(out, "leaky", &numbers);
     }

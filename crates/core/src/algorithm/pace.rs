@@ -1,5 +1,6 @@
 //! A rate as an exact fraction: the arithmetic that GCRA, the token bucket and the shaper share.
 
+use super::divisor::Divisor;
 use crate::error::LimitError;
 use crate::state::Arrival;
 use crate::time::{EXACT_MAX, Timestamp};
@@ -13,6 +14,7 @@ pub(crate) struct Pace {
     pub(crate) interval: u64,
     pub(crate) scale: u64,
     pub(crate) tick_us: u64,
+    by_scale: Divisor,
 }
 
 /// How far a stored arrival lies ahead of now.
@@ -41,13 +43,9 @@ impl Pace {
 
     fn new(limit: u64, period_ticks: u64, tick_us: u64) -> Self {
         let divisor = gcd(period_ticks, limit);
-        Self { interval: period_ticks / divisor, scale: limit / divisor, tick_us }
-    }
-
-    /// Whether a unit is a whole number of microseconds.
-    #[inline]
-    pub(crate) fn is_whole(&self) -> bool {
-        self.scale == 1 && self.tick_us == 1
+        let scale = limit / divisor;
+        let by_scale = Divisor::new(scale);
+        Self { interval: period_ticks / divisor, scale, tick_us, by_scale }
     }
 
     #[inline]
@@ -89,15 +87,21 @@ impl Pace {
     #[inline]
     pub(crate) fn arrival(&self, now: Timestamp, units: u64) -> Arrival {
         let now_ticks = self.ticks(now);
-        let (whole, frac) =
-            if self.scale == 1 { (units, 0) } else { (units / self.scale, units % self.scale) };
+        let whole = self.by_scale.divide(units);
+        let frac = units - whole * self.scale;
         Arrival { ticks: now_ticks + whole, frac, scale: self.scale, tick_us: self.tick_us }
+    }
+
+    /// Units as whole ticks, rounded up.
+    #[inline]
+    pub(crate) fn ticks_up(&self, units: u64) -> u64 {
+        self.by_scale.divide(units + (self.scale - 1))
     }
 
     /// Units as microseconds from now, rounded up.
     #[inline]
     pub(crate) fn micros(&self, units: u64, now: Timestamp) -> u64 {
-        let ticks = if self.scale == 1 { units } else { units.div_ceil(self.scale) };
+        let ticks = self.ticks_up(units);
         if self.tick_us == 1 {
             return ticks;
         }

@@ -7,7 +7,7 @@ use super::{LimitAlgorithm, Return, Term, write_numbers};
 use crate::decision::Decision;
 use crate::error::{LeaseError, LimitError};
 use crate::spec::{Amount, Description, Field, Grammar, LimitSpec, Period};
-use crate::state::{Change, Log, LogChange, State};
+use crate::state::{Change, Log, LogChange, Run, State};
 use crate::time::{EXACT_MAX, Timestamp, micros_up};
 
 /// At most `limit` units in *any* period, exactly.
@@ -41,8 +41,8 @@ struct View<'a> {
     as_of_us: u64,
     /// Stamps later than this are pulled back to it.
     clamp_us: Option<u64>,
-    /// How many of the oldest runs have expired, and how many units still count.
-    expired_runs: usize,
+    /// How many of the oldest entries have expired, and how many units still count.
+    expired_entries: usize,
     live: u64,
 }
 
@@ -99,7 +99,8 @@ impl SlidingLog {
         LogChange {
             period_us: self.period_us,
             clamp_us: view.clamp_us,
-            expired_runs: view.expired_runs,
+            expired_entries: view.expired_entries,
+            most: self.limit,
             stamp_us: view.as_of_us,
             add,
             take: 0,
@@ -110,7 +111,7 @@ impl SlidingLog {
     fn view<'a>(&self, state: &'a State, now: Timestamp) -> View<'a> {
         let now_us = now.as_micros();
         let mut view =
-            View { log: None, as_of_us: now_us, clamp_us: None, expired_runs: 0, live: 0 };
+            View { log: None, as_of_us: now_us, clamp_us: None, expired_entries: 0, live: 0 };
         let State::Log(log) = state else { return view };
         let Some(newest_us) = log.newest() else { return view };
         if newest_us > now_us.saturating_add(self.period_us) {
@@ -119,11 +120,12 @@ impl SlidingLog {
             view.as_of_us = now_us.max(newest_us);
         }
         view.log = Some(log);
-        view.live = log.total;
+        view.live = log.total();
         // At the very instant stamp + period a unit no longer counts. The clamp moves no stamp into
         // the past, so what is expired is a prefix.
-        for run in log.runs().take_while(|run| run.at_us + self.period_us <= view.as_of_us) {
-            view.expired_runs += 1;
+        let has_expired = |run: &Run| run.at_us + self.period_us <= view.as_of_us;
+        while let Some(run) = log.entry(view.expired_entries).filter(has_expired) {
+            view.expired_entries += 1;
             view.live -= run.count;
         }
         view
@@ -225,7 +227,7 @@ impl LimitAlgorithm for SlidingLog {
 impl View<'_> {
     fn live_runs(&self) -> impl Iterator<Item = (u64, u64)> {
         let clamp_us = self.clamp_us.unwrap_or(u64::MAX);
-        let runs = self.log.into_iter().flat_map(Log::runs).skip(self.expired_runs);
+        let runs = self.log.into_iter().flat_map(Log::entries).skip(self.expired_entries);
         runs.map(move |run| (run.at_us.min(clamp_us), run.count))
     }
 

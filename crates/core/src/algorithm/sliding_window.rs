@@ -177,10 +177,11 @@ impl SlidingWindow {
         }
     }
 
-    /// The sum of the `buckets` slots that end with `last`.
-    fn full_slots(&self, view: &View<'_>, last: u64) -> u64 {
-        let first = (last + 1).saturating_sub(self.buckets);
-        (first..=last.min(view.current)).map(|index| Self::slot(view, index)).sum()
+    /// The sum of all slots but the one that is leaving.
+    fn full_slots(&self, view: &View<'_>) -> u64 {
+        let first = (view.current + 1).saturating_sub(self.buckets);
+        let counted = || view.slots.map_or(0, |slots| slots.sum(first, view.current));
+        view.repaired.unwrap_or_else(counted)
     }
 
     /// The slot that is leaving while `last` is current.
@@ -189,7 +190,7 @@ impl SlidingWindow {
     }
 
     fn used(&self, view: &View<'_>) -> u64 {
-        let full = self.full_slots(view, view.current).saturating_mul(self.width_us);
+        let full = self.full_slots(view).saturating_mul(self.width_us);
         let leaving = self.leaving(view, view.current);
         full.saturating_add(leaving.saturating_mul(self.width_us - view.elapsed_us))
     }
@@ -205,7 +206,7 @@ impl SlidingWindow {
             return None;
         }
         let target = (self.limit - cost) * self.width_us;
-        let mut full = self.full_slots(view, view.current);
+        let mut full = self.full_slots(view);
         for current in view.current..=view.current + self.buckets + 1 {
             let leaving = self.leaving(view, current);
             if current > view.current {

@@ -1,7 +1,7 @@
 //! The store's side of a lease: its terms, and units that are granted in one atomic step.
 
 use crate::algorithm::Term;
-use crate::combine::{Mode, Verdict, decide_many};
+use crate::combine::{Mode, Verdict, Weighted, decide_many};
 use crate::error::LeaseError;
 use crate::limit::Limit;
 use crate::state::{Change, State};
@@ -32,14 +32,34 @@ pub struct Terms {
 impl Terms {
     /// The terms of a lease over all of these limits, as they were declared: the shortest life among theirs.
     pub fn from_limits<'a>(
-        limits: impl IntoIterator<Item = &'a Limit> + Clone,
+        limits: impl IntoIterator<Item = &'a Limit, IntoIter: Clone>,
     ) -> Result<Self, LeaseError> {
-        let ttls = limits.clone().into_iter().map(Limit::lease_ttl);
+        Self::weighted(limits.into_iter().map(|limit| (limit, 1)))
+    }
+
+    /// The same for limits of which a leased unit takes so many each: the [factors](Weighted::factor).
+    ///
+    /// ```
+    /// # use tidegate_core::{LeaseError, Limit, Terms};
+    /// let (calls, bytes): (Limit, Limit) = ("fixed-window 900/h".parse()?, "fixed-window 5000/h".parse()?);
+    /// assert_eq!(Terms::weighted([(&calls, 1), (&bytes, 10)].into_iter())?.ceiling(), 500);
+    /// let too_dear = Terms::weighted([(&calls, 1), (&bytes, 5001)].into_iter());
+    /// assert_eq!(too_dear, Err(LeaseError::CostTooHigh { factor: 5001, ceiling: 5000 }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn weighted<'a>(
+        limits: impl Iterator<Item = (&'a Limit, u64)> + Clone,
+    ) -> Result<Self, LeaseError> {
+        let ttls = limits.clone().map(|(limit, _)| limit.lease_ttl());
         let ttl = ttls.reduce(|a, b| Ok(a?.min(b?))).unwrap_or(Err(LeaseError::NoLimit))?;
         let mut terms = Self { ttl_us: micros_up(ttl), ceiling: u64::MAX, unit_us: 0 };
-        for limit in limits {
-            terms.ceiling = terms.ceiling.min(limit.leased(ttl)?.ceiling());
-            terms.unit_us = terms.unit_us.max(limit.unit_us());
+        for (limit, factor) in limits {
+            let ceiling = limit.leased(ttl)?.ceiling();
+            if ceiling < factor {
+                return Err(LeaseError::CostTooHigh { factor, ceiling });
+            }
+            terms.ceiling = terms.ceiling.min(ceiling / factor.max(1));
+            terms.unit_us = terms.unit_us.max(limit.unit_us().saturating_mul(factor));
         }
         Ok(terms)
     }
@@ -103,7 +123,7 @@ pub struct GrantRequest {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Grant {
-    /// The units that were charged, to every limit; 0 if refused.
+    /// The units that were charged, to every limit as often as its [factor](Weighted::factor) says; 0 if refused.
     pub units: u64,
     /// The answer to a check of that many units, or of [`GrantRequest::least`] if refused.
     pub verdict: Verdict,
@@ -141,21 +161,21 @@ pub struct Grant {
 ///
 /// `None` if there is no limit at all.
 pub fn grant<'a>(
-    limits: impl Iterator<Item = (&'a Limit, &'a State)> + Clone,
+    limits: impl Iterator<Item: Into<Weighted<'a>>> + Clone,
     changes: &mut [Change],
     now: Timestamp,
     wanted: GrantRequest,
 ) -> Option<Grant> {
-    // A check of cost 0 is always admitted, and its binding limit is the one with the least left.
-    let left = decide_many(Mode::All, limits.clone(), changes, now, 0)?.decision.remaining;
+    let limits = limits.map(Into::into);
+    let left = limits.clone().map(|part| units_left(&part, now)).min()?;
     let least = wanted.least.max(1);
     let units = if left < least { 0 } else { left.min(wanted.most.max(least)) };
     let cost = if units == 0 { least } else { units };
     let verdict = decide_many(Mode::All, limits.clone(), changes, now, cost)?;
-    let terms = limits.clone().map(|(limit, state)| limit.term(state, now));
+    let terms = limits.clone().map(|part| part.limit.term(part.state, now));
     let Term { ends_after_us, returnable } = terms.reduce(Term::and)?;
     let granted_at = returnable.then_some(now);
-    let more_after_us = if verdict.decision.allowed() && verdict.decision.remaining >= least {
+    let more_after_us = if units > 0 && left - units >= least {
         0
     } else {
         wait_after(limits, changes, now, least)?
@@ -163,20 +183,25 @@ pub fn grant<'a>(
     Some(Grant { units, verdict, granted_at, ends_after_us, more_after_us })
 }
 
+/// How many units a limit can still grant. A check of cost 0 is always admitted.
+fn units_left(part: &Weighted<'_>, now: Timestamp) -> u64 {
+    part.limit.peek(part.state, now, 0).remaining() / part.factor.max(1)
+}
+
 /// How long a check of `cost` has to wait once `changes` are written.
 fn wait_after<'a>(
-    limits: impl Iterator<Item = (&'a Limit, &'a State)> + Clone,
+    limits: impl Iterator<Item = Weighted<'a>> + Clone,
     changes: &[Change],
     now: Timestamp,
     cost: u64,
 ) -> Option<u64> {
-    let after = limits.clone().zip(changes).map(|((_, state), change)| {
-        let mut after = state.clone();
+    let after = limits.clone().zip(changes).map(|(part, change)| {
+        let mut after = part.state.clone();
         after.apply(*change);
         after
     });
     let after: Vec<State> = after.collect();
-    let limits = limits.map(|(limit, _)| limit).zip(&after);
+    let limits = limits.zip(&after).map(|(part, state)| part.on(state));
     let verdict = decide_many(Mode::All, limits, &mut vec![Change::KEEP; after.len()], now, cost)?;
     Some(verdict.decision.retry_after_us().unwrap_or(u64::MAX))
 }

@@ -37,26 +37,49 @@ impl Limit {
     #[must_use]
     pub fn effective(&self, units: u64) -> Self {
         let units = units.clamp(1, self.units());
-        map_algorithm!(self, limit => limit.effective(units))
+        map_algorithm!(self, limit => limit.effective(units, 1))
     }
 
     /// The same in proportion, for a limit that stands in for one of `whole` units: half of it where `units` are half of
-    /// those.
+    /// those. However little that is, its burst can pay for a check of `cost`, unless the whole limit could not.
     ///
     /// ```
     /// # use tidegate_core::Limit;
-    /// let (api, partner): (Limit, Limit) = ("100/min".parse()?, "fixed-window 5000/min".parse()?);
-    /// assert_eq!(partner.effective_part(30, api.units()), "fixed-window 1500/min".parse()?);
+    /// let (api, partner): (Limit, Limit) = ("100/min burst 20".parse()?, "fixed-window 5000/min".parse()?);
+    /// assert_eq!(partner.effective_part(30, api.units(), 1), "fixed-window 1500/min".parse()?);
+    /// let little = api.effective_part(30, api.units(), 10);
+    /// assert_eq!((little.units(), little.ceiling()), (30, 10)); // not 6, which no check would fit in
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     #[must_use]
-    pub fn effective_part(&self, units: u64, whole: u64) -> Self {
+    pub fn effective_part(&self, units: u64, whole: u64, cost: u64) -> Self {
         if units >= whole {
             return self.clone();
         }
         let part = u128::from(self.units()) * u128::from(units) / u128::from(whole.max(1));
         // Below the limit's own units, which are a u64.
-        self.effective(u64::try_from(part).unwrap_or(u64::MAX))
+        let units = u64::try_from(part).unwrap_or(u64::MAX).clamp(1, self.units());
+        map_algorithm!(self, limit => limit.effective(units, cost))
+    }
+
+    /// The same limit with finer units, where it has a pace: a hundred thousand or more in as much more time, so that
+    /// [`Limit::effective`] comes close to any part of it. Windows and logs count whole units, and stay as they are.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// let (api, pages): (Limit, Limit) = ("10/s burst 20".parse()?, "fixed-window 10/s".parse()?);
+    /// assert_eq!(api.finer(), "100000/10000s burst 20".parse()?);
+    /// assert_eq!(api.finer().effective(2_500).ceiling(), 1); // one unit in four seconds
+    /// assert_eq!(pages.finer(), pages);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    #[must_use]
+    pub fn finer(&self) -> Self {
+        match self {
+            Self::Gcra(limit) => Self::Gcra(limit.finer()),
+            Self::TokenBucket(limit) => Self::TokenBucket(limit.finer()),
+            counts => counts.clone(),
+        }
     }
 
     /// Whether this limit, in place of another, still counts all that was spent under that: then what was leased before
@@ -90,7 +113,22 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn share(&self, nodes: NonZeroU32) -> Self {
-        map_algorithm!(self, limit => limit.share(nodes))
+        self.share_for(nodes, 1)
+    }
+
+    /// The same where a check costs more than 1: the share can pay for one, unless the whole limit could not.
+    ///
+    /// ```
+    /// # use std::num::NonZeroU32;
+    /// # use tidegate_core::Limit;
+    /// let (limit, nodes): (Limit, _) = ("fixed-window 100/min".parse()?, NonZeroU32::new(30).ok_or("not 0")?);
+    /// assert_eq!(limit.share(nodes).units(), 3);
+    /// assert_eq!(limit.share_for(nodes, 10).units(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn share_for(&self, nodes: NonZeroU32, cost: u64) -> Self {
+        map_algorithm!(self, limit => limit.share(nodes, cost))
     }
 
     /// Whether [`Limit::effective`] can lower it: what is counted by the month, or in flight, does not follow a moment's

@@ -1,5 +1,6 @@
 //! The byte form of a state: a tag, then little-endian words. For snapshots and swap stores.
 
+use super::stamps::Stamps;
 use super::{Arrival, Log, Permit, Permits, Run, Slots, State, Window};
 use crate::time::EXACT_MAX;
 
@@ -34,11 +35,11 @@ impl State {
             Self::Window(window) => words(out, WINDOW, &[window.end, window.count]),
             Self::Slots(slots) => {
                 words(out, SLOTS, &[slots.width_us, slots.newest]);
-                append(out, &slots.counts);
+                slots.ring().for_each(|count| append(out, &[count]));
             }
             Self::Log(log) => {
                 words(out, LOG, &[log.period_us]);
-                log.runs.iter().for_each(|run| append(out, &[run.at_us, run.count]));
+                log.runs().for_each(|run| append(out, &[run.at_us, run.count]));
             }
             Self::Permits(permits) => {
                 words(out, PERMITS, &[permits.next_id]);
@@ -79,7 +80,7 @@ impl State {
                     && (2..=1001).contains(&counts.len())
                     && sum(counts.iter().copied()).is_some() =>
             {
-                Some(Self::Slots(Slots { width_us, newest, counts: counts.into() }))
+                Some(Self::Slots(Slots::from_ring(width_us, newest, counts)))
             }
             (LOG, [period_us, pairs @ ..]) => log(*period_us, pairs).map(Self::Log),
             (PERMITS, [next_id, held @ ..]) => permits(*next_id, held).map(Self::Permits),
@@ -90,12 +91,13 @@ impl State {
 
 fn log(period_us: u64, words: &[u64]) -> Option<Log> {
     let (pairs, rest) = words.as_chunks::<2>();
-    let runs: std::collections::VecDeque<Run> =
-        pairs.iter().map(|&[at_us, count]| Run { at_us, count }).collect();
-    let total = sum(runs.iter().map(|run| run.count)).filter(|total| *total <= EXACT_MAX)?;
+    let runs = pairs.iter().map(|&[at_us, count]| Run { at_us, count });
+    let total = sum(runs.clone().map(|run| run.count));
+    let fits = total.is_some_and(|total| total <= Stamps::UNITS_MAX);
     let ascending = pairs.is_sorted_by(|a, b| a[0] < b[0]);
-    let sane = runs.iter().all(|run| run.count > 0 && run.at_us <= EXACT_MAX);
-    (rest.is_empty() && ascending && sane).then_some(Log { runs, total, period_us })
+    let sane = runs.clone().all(|run| run.count > 0 && run.at_us <= EXACT_MAX);
+    (rest.is_empty() && fits && ascending && sane)
+        .then(|| Log { period_us, stamps: Stamps::from_runs(runs) })
 }
 
 fn permits(next_id: u64, words: &[u64]) -> Option<Permits> {

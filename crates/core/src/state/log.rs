@@ -1,8 +1,7 @@
-//! The stamps of a sliding log, run-length encoded: units spent at one instant are one entry.
-
-use std::collections::VecDeque;
+//! What a sliding log keeps: when each unit was spent.
 
 use super::State;
+use super::stamps::Stamps;
 
 /// When units were spent, oldest first.
 ///
@@ -20,9 +19,8 @@ use super::State;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Log {
-    pub(super) runs: VecDeque<Run>,
-    pub(crate) total: u64,
     pub(super) period_us: u64,
+    pub(super) stamps: Stamps,
 }
 
 /// `count` units spent at one instant.
@@ -35,7 +33,7 @@ pub struct Log {
 /// let _ = limit.take(&mut state, now, 1);
 /// let _ = limit.take(&mut state, now, 1);
 /// let one_run = Run { at_us: now.as_micros(), count: 2 }; // two checks at one instant
-/// assert!(matches!(&state, State::Log(log) if log.runs().eq([&one_run])));
+/// assert!(matches!(&state, State::Log(log) if log.runs().eq([one_run])));
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,7 +49,9 @@ pub struct Run {
 pub(crate) struct LogChange {
     pub(crate) period_us: u64,
     pub(crate) clamp_us: Option<u64>,
-    pub(crate) expired_runs: usize,
+    pub(crate) expired_entries: usize,
+    /// As many units as there can be.
+    pub(crate) most: u64,
     pub(crate) stamp_us: u64,
     pub(crate) add: u64,
     /// Take this much back: of the units with this very stamp, or the newest first.
@@ -60,13 +60,31 @@ pub(crate) struct LogChange {
 }
 
 impl Log {
-    pub(crate) fn newest(&self) -> Option<u64> {
-        self.runs.back().map(|run| run.at_us)
+    /// The stamps, oldest first.
+    pub fn runs(&self) -> impl Iterator<Item = Run> {
+        self.stamps.runs()
     }
 
-    /// The stamps, oldest first.
-    pub fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter()
+    /// The same, where units of one instant may be in several runs.
+    #[inline]
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Run> {
+        self.stamps.entries()
+    }
+
+    /// One of these by its number: the oldest is 0.
+    #[inline]
+    pub(crate) fn entry(&self, index: usize) -> Option<Run> {
+        self.stamps.entry(index)
+    }
+
+    #[inline]
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.stamps.newest().map(|run| run.at_us)
+    }
+
+    #[inline]
+    pub(crate) fn total(&self) -> u64 {
+        self.stamps.units()
     }
 
     pub(super) fn end_us(&self) -> u64 {
@@ -74,70 +92,25 @@ impl Log {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<Run>()
+        self.stamps.heap_bytes()
     }
 
     pub(super) fn apply(state: &mut State, change: LogChange) {
         if !matches!(state, State::Log(_)) {
             *state = State::Log(Self::default());
         }
-        let State::Log(log) = state else { return };
-        log.period_us = change.period_us;
-        for run in log.runs.drain(..change.expired_runs.min(log.runs.len())) {
-            log.total = log.total.saturating_sub(run.count);
-        }
+        let State::Log(Self { period_us, stamps }) = state else { return };
+        *period_us = change.period_us;
+        stamps.forget_oldest(change.expired_entries);
         if let Some(clamp_us) = change.clamp_us {
-            log.clamp(clamp_us);
+            let pulled = stamps.take(clamp_us + 1, stamps.len(), u64::MAX);
+            stamps.push(clamp_us, pulled, change.most);
         }
-        log.push(change.stamp_us, change.add);
-        match change.take_from {
-            Some(at_us) => log.take_at(at_us, change.take),
-            None => log.take_newest(change.take),
-        }
-    }
-
-    fn clamp(&mut self, latest_us: u64) {
-        let mut pulled = 0_u64;
-        while let Some(run) = self.runs.back().filter(|run| run.at_us > latest_us) {
-            pulled = pulled.saturating_add(run.count);
-            self.runs.pop_back();
-        }
-        self.total = self.total.saturating_sub(pulled);
-        self.push(latest_us, pulled);
-    }
-
-    fn push(&mut self, at_us: u64, count: u64) {
-        if count == 0 {
-            return;
-        }
-        self.total = self.total.saturating_add(count);
-        match self.runs.back_mut() {
-            Some(newest) if newest.at_us == at_us => newest.count += count,
-            _ => self.runs.push_back(Run { at_us, count }),
-        }
-    }
-
-    fn take_at(&mut self, at_us: u64, amount: u64) {
-        let Ok(index) = self.runs.binary_search_by_key(&at_us, |run| run.at_us) else { return };
-        let run = &mut self.runs[index];
-        let taken = amount.min(run.count);
-        run.count -= taken;
-        self.total = self.total.saturating_sub(taken);
-        if run.count == 0 {
-            self.runs.remove(index);
-        }
-    }
-
-    fn take_newest(&mut self, amount: u64) {
-        let mut left = amount.min(self.total);
-        self.total -= left;
-        while let Some(newest) = self.runs.back_mut().filter(|_| left > 0) {
-            let taken = left.min(newest.count);
-            newest.count -= taken;
-            left -= taken;
-            if newest.count == 0 {
-                self.runs.pop_back();
-            }
+        stamps.push(change.stamp_us, change.add, change.most);
+        if change.take > 0 {
+            let since_us = change.take_from.unwrap_or(0);
+            let end = change.take_from.map_or(stamps.len(), |at_us| stamps.end_of(at_us));
+            stamps.take(since_us, end, change.take);
         }
     }
 }

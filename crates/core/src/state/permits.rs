@@ -71,8 +71,16 @@ impl Permits {
         let State::Permits(permits) = state else { return };
         permits.forget_ended(permit.granted_us, permit.expires_us);
         if permit.cost > 0 {
+            permits.reserve_one();
             permits.held.push(permit);
             permits.next_id = permit.id + 1;
+        }
+    }
+
+    /// Makes room for one more: for the first alone, as most keys have no more, and then half as many again.
+    fn reserve_one(&mut self) {
+        if self.held.len() == self.held.capacity() {
+            self.held.reserve_exact((self.held.len() / 2).max(1));
         }
     }
 

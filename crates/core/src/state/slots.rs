@@ -1,18 +1,22 @@
-//! The counters of a sliding window.
+//! The slots of a sliding window.
 
 use super::State;
+use super::counts::Counts;
 use crate::time::Timestamp;
 
-/// Counts per slot, a ring over the newest slots.
+/// Counts per slot, over the newest slots.
 ///
 /// ```
 /// use tidegate_core::{Limit, State, Timestamp};
 ///
 /// let limit: Limit = "sliding-window 1000000/h buckets 10".parse()?;
 /// let (mut state, now) = (State::Empty, Timestamp::from_micros(1_700_000_000_000_000));
-/// let _ = limit.take(&mut state, now, 1_000_000);
+/// let _ = limit.take(&mut state, now, 1000);
 /// assert!(matches!(state, State::Slots(_)));
-/// // However much is counted: ten counters, and the one that is leaving.
+/// // Ten counters, and the one that is leaving, are part of the state.
+/// assert_eq!(state.heap_bytes(), 0);
+/// // Once more than 65,535 are counted in a slot, they are wider.
+/// let _ = limit.take(&mut state, now, 999_000);
 /// assert_eq!(state.heap_bytes(), 11 * size_of::<u64>());
 /// # Ok::<(), tidegate_core::LimitError>(())
 /// ```
@@ -21,7 +25,7 @@ pub struct Slots {
     pub(crate) width_us: u64,
     /// The index of the newest slot: its start divided by the width.
     pub(crate) newest: u64,
-    pub(super) counts: Box<[u64]>,
+    counts: Counts,
 }
 
 /// Moves to slot `current`, then adds and takes.
@@ -41,24 +45,41 @@ pub(crate) struct SlotChange {
 impl Slots {
     fn new(width_us: u64, current: u64, slots: u64) -> Self {
         // At most 1001: a sliding window has no more than 1000 buckets.
-        let counts = vec![0; usize::try_from(slots).unwrap_or(0)].into_boxed_slice();
+        let counts = Counts::new(usize::try_from(slots).unwrap_or(0));
         Self { width_us, newest: current, counts }
     }
 
+    /// The slots whose counts stand in a ring, as [`Slots::ring`] has them.
+    pub(super) fn from_ring(width_us: u64, newest: u64, ring: &[u64]) -> Self {
+        let counts = turned(newest, ring.len()).map(|place| ring[place]).collect();
+        Self { width_us, newest, counts }
+    }
+
+    /// The counts in a ring: slot `index` is in place `index % len`.
+    pub(super) fn ring(&self) -> impl Iterator<Item = u64> {
+        turned(self.newest, self.counts.len()).map(|age| self.counts.get(age))
+    }
+
+    #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.counts.len() as u64
     }
 
-    /// What slot `index` holds; 0 outside the ring.
+    /// What slot `index` holds; 0 if it is none of these.
+    #[inline]
     pub(crate) fn get(&self, index: u64) -> u64 {
-        if index > self.newest || index + self.len() <= self.newest {
-            return 0;
-        }
-        self.counts[self.offset(index)]
+        self.age(index).map_or(0, |age| self.counts.get(age))
+    }
+
+    /// What the slots from `first` to `last` hold.
+    #[inline]
+    pub(crate) fn sum(&self, first: u64, last: u64) -> u64 {
+        let newest = self.age(last).unwrap_or(0);
+        self.age(first).map_or(0, |oldest| self.counts.sum(newest..oldest.saturating_add(1)))
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+        self.counts.sum(0..self.counts.len())
     }
 
     /// The sum of the slots that have not wholly left at `now`.
@@ -76,7 +97,7 @@ impl Slots {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.counts)
+        self.counts.heap_bytes()
     }
 
     pub(super) fn apply(state: &mut State, change: SlotChange) {
@@ -95,27 +116,31 @@ impl Slots {
     }
 
     fn advance(&mut self, current: u64) {
-        let fresh_from = (self.newest + 1).max((current + 1).saturating_sub(self.len()));
-        for index in fresh_from..=current {
-            self.counts[self.offset(index)] = 0;
+        if let Some(by) = current.checked_sub(self.newest).filter(|by| *by > 0) {
+            self.counts.grow_older(usize::try_from(by).unwrap_or(usize::MAX));
+            self.newest = current;
         }
-        self.newest = self.newest.max(current);
     }
 
     fn add(&mut self, index: u64, amount: u64) {
-        let offset = self.offset(index);
-        self.counts[offset] = self.counts[offset].saturating_add(amount);
+        if let Some(age) = self.age(index) {
+            self.counts.set(age, self.counts.get(age).saturating_add(amount));
+        }
     }
 
     fn take_newest(&mut self, amount: u64) -> u64 {
+        if amount == 0 {
+            return 0;
+        }
         self.indices().rev().fold(amount, |left, index| left - self.take(index, left))
     }
 
     /// Takes up to `amount` from one slot, and answers how much that was.
     fn take(&mut self, index: u64, amount: u64) -> u64 {
-        let offset = self.offset(index);
-        let taken = amount.min(self.get(index));
-        self.counts[offset] -= taken;
+        let Some(age) = self.age(index) else { return 0 };
+        let count = self.counts.get(age);
+        let taken = amount.min(count);
+        self.counts.set(age, count - taken);
         taken
     }
 
@@ -123,8 +148,15 @@ impl Slots {
         (self.newest + 1).saturating_sub(self.len())..=self.newest
     }
 
-    /// Where slot `index` is in `counts`.
-    fn offset(&self, index: u64) -> usize {
-        usize::try_from(index % self.len().max(1)).unwrap_or(0)
+    /// By how many slots slot `index` is older than the newest; `None` if it is newer.
+    #[inline]
+    fn age(&self, index: u64) -> Option<usize> {
+        usize::try_from(self.newest.checked_sub(index)?).ok()
     }
+}
+
+/// The ages of the places of a ring, and the places of the ages.
+fn turned(newest: u64, len: usize) -> impl Iterator<Item = usize> {
+    let newest = usize::try_from(newest % len.max(1) as u64).unwrap_or(0);
+    (0..len).map(move |at| (newest + len - at) % len)
 }

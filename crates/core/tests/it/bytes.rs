@@ -134,6 +134,7 @@ fn bytes_that_are_no_state_are_rejected() {
     assert_eq!(with(4, &[10, 5, 1, 5, 1]), None, "stamps out of order");
     assert_eq!(with(4, &[10, u64::MAX, 1]), None, "a stamp beyond all time");
     assert_eq!(with(4, &[10, 5, u64::MAX, 6, 1]), None, "stamps whose sum overflows");
+    assert_eq!(with(4, &[10, 5, 600_000, 6, 400_001]), None, "more units than any log admits");
     assert_eq!(with(4, &[10, 5, 0]), None, "a stamp of nothing");
     assert_eq!(with(5, &[]), None, "permits without the next id");
     assert_eq!(with(5, &[9, 1, 1]), None, "half a permit");

@@ -2,27 +2,31 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidegate_core::{Change, Decision, Limit, Mode, State, Verdict, decide_many};
+use tidegate_core::{Change, Decision, Limit, Mode, State, Verdict, Weighted, decide_many};
 
 use crate::support::{any_limit, at, config, forward, jumpy, start_us};
 
-/// A few limits on one key, each with its state.
+/// A few limits on one key, each with what a unit of the cost takes of it, and with its state.
 #[derive(Clone, Debug)]
 struct Several {
     limits: Vec<Limit>,
+    factors: Vec<u64>,
     states: Vec<State>,
 }
 
 impl Several {
-    fn new(limits: Vec<Limit>) -> Self {
+    fn new(limits: Vec<(Limit, u64)>) -> Self {
         let states = vec![State::Empty; limits.len()];
-        Self { limits, states }
+        let (limits, factors) = limits.into_iter().unzip();
+        Self { limits, factors, states }
     }
 
     fn ask(&mut self, mode: Mode, now_us: u64, cost: u64) -> Verdict {
         let mut changes = vec![Change::KEEP; self.limits.len()];
-        let pairs = self.limits.iter().zip(&self.states);
-        let verdict = decide_many(mode, pairs, &mut changes, at(now_us), cost).unwrap();
+        let parts = self.limits.iter().zip(&self.states).zip(&self.factors);
+        let parts =
+            parts.map(|((limit, state), factor)| Weighted { limit, state, factor: *factor });
+        let verdict = decide_many(mode, parts, &mut changes, at(now_us), cost).unwrap();
         for (state, change) in self.states.iter_mut().zip(changes) {
             state.apply(change);
         }
@@ -30,13 +34,25 @@ impl Several {
     }
 
     fn each(&self, now_us: u64, cost: u64) -> Vec<Decision> {
-        let peek = |(limit, state): (&Limit, &State)| limit.peek(state, at(now_us), cost);
-        self.limits.iter().zip(&self.states).map(peek).collect()
+        let peek = |((limit, state), factor): ((&Limit, &State), &u64)| {
+            limit.peek(state, at(now_us), cost * factor)
+        };
+        self.limits.iter().zip(&self.states).zip(&self.factors).map(peek).collect()
+    }
+
+    /// Charges each limit by itself. Answers which admit.
+    fn take_each(&self, states: &mut [State], now_us: u64, cost: u64) -> Vec<bool> {
+        let parts = self.limits.iter().zip(states).zip(&self.factors);
+        let take = |((limit, state), factor): ((&Limit, &mut State), &u64)| {
+            limit.take(state, at(now_us), cost * factor).allowed()
+        };
+        parts.map(take).collect()
     }
 
     fn reversed(&self) -> Self {
         let mut other = self.clone();
         other.limits.reverse();
+        other.factors.reverse();
         other.states.reverse();
         other
     }
@@ -54,7 +70,8 @@ fn asks(limits: &[Limit], start: u64, raw: &[(u16, u64)], jumps: bool) -> Vec<(u
 }
 
 /// The rule in the words of the specification: by key, ties to the first.
-fn binding(mode: Mode, answers: &[Decision]) -> usize {
+fn binding(mode: Mode, answers: &[Decision], factors: &[u64]) -> usize {
+    let left = |(index, answer): &(usize, &Decision)| answer.remaining() / factors[*index];
     let wait = |answer: &Decision| answer.retry_after_us().unwrap_or(u64::MAX);
     let indexed = || answers.iter().enumerate();
     let admits = || indexed().filter(|(_, answer)| answer.allowed());
@@ -62,17 +79,15 @@ fn binding(mode: Mode, answers: &[Decision]) -> usize {
     // `min_by_key` keeps the first of equals; `max_by_key` the last, so it goes in reverse.
     let found = match mode {
         Mode::All if refuses().next().is_some() => refuses().rev().max_by_key(|(_, a)| wait(a)),
-        Mode::All => admits().min_by_key(|(_, answer)| answer.remaining()),
-        Mode::Any if admits().next().is_some() => {
-            admits().rev().max_by_key(|(_, answer)| answer.remaining())
-        }
+        Mode::All => admits().min_by_key(left),
+        Mode::Any if admits().next().is_some() => admits().rev().max_by_key(left),
         Mode::Any => refuses().min_by_key(|(_, answer)| wait(answer)),
     };
     found.unwrap().0
 }
 
-fn several() -> impl Strategy<Value = Vec<Limit>> {
-    vec(any_limit(), 1..5)
+fn several() -> impl Strategy<Value = Vec<(Limit, u64)>> {
+    vec((any_limit(), prop_oneof![3 => Just(1), 2 => 2..9_u64]), 1..5)
 }
 
 fn raw() -> impl Strategy<Value = Vec<(u16, u64)>> {
@@ -90,9 +105,8 @@ proptest! {
             let verdict = several.ask(Mode::All, now_us, cost);
             let mut expected = before.clone();
             if verdict.decision.allowed() {
-                for (limit, state) in several.limits.iter().zip(&mut expected) {
-                    prop_assert!(limit.take(state, at(now_us), cost).allowed());
-                }
+                let admitted = several.take_each(&mut expected, now_us, cost);
+                prop_assert!(admitted.into_iter().all(|admits| admits));
             }
             prop_assert_eq!(&several.states, &expected);
         }
@@ -118,12 +132,9 @@ proptest! {
         let mut several = Several::new(limits);
         for (now_us, cost) in asks(&several.limits.clone(), start, &raw, true) {
             let mut expected = several.states.clone();
-            let mut admitted = false;
-            for (limit, state) in several.limits.iter().zip(&mut expected) {
-                admitted |= limit.take(state, at(now_us), cost).allowed();
-            }
+            let admitted = several.take_each(&mut expected, now_us, cost);
             let verdict = several.ask(Mode::Any, now_us, cost);
-            prop_assert_eq!(verdict.decision.allowed(), admitted);
+            prop_assert_eq!(verdict.decision.allowed(), admitted.contains(&true));
             prop_assert_eq!(&several.states, &expected);
         }
     }
@@ -140,7 +151,7 @@ proptest! {
             let mut allowed = answers.iter().map(Decision::allowed);
             let whole = if all { allowed.all(|is| is) } else { allowed.any(|is| is) };
             prop_assert_eq!(verdict.decision.allowed(), whole);
-            prop_assert_eq!(verdict.binding, binding(mode, &answers));
+            prop_assert_eq!(verdict.binding, binding(mode, &answers, &several.factors));
             prop_assert_eq!(verdict.decision, answers[verdict.binding]);
         }
     }
@@ -162,7 +173,7 @@ proptest! {
 
 #[test]
 fn no_limits_have_no_answer() {
-    let none = decide_many(Mode::All, std::iter::empty(), &mut [], at(0), 1);
+    let none = decide_many(Mode::All, std::iter::empty::<Weighted<'_>>(), &mut [], at(0), 1);
     assert_eq!(none, None);
 }
 
@@ -170,7 +181,7 @@ fn no_limits_have_no_answer() {
 fn ties_go_to_the_first_declared() {
     let limit: Limit = "5/s".parse().unwrap();
     for mode in [Mode::All, Mode::Any] {
-        let mut several = Several::new(vec![limit.clone(), limit.clone(), limit.clone()]);
+        let mut several = Several::new(vec![(limit.clone(), 1); 3]);
         assert_eq!(several.ask(mode, 0, 5).binding, 0, "admitted");
         assert_eq!(several.ask(mode, 0, 5).binding, 0, "refused");
     }

@@ -117,7 +117,7 @@ proptest! {
             let pairs = limits.iter().zip(&states);
             let verdict = decide_many(Mode::All, pairs, &mut changes, at(now_us), costs[0]);
             let (decisions, each) = rule(limits, &states, &vec![costs[0]; limits.len()], now_us);
-            prop_assert_eq!(Verdict::of_all(decisions), verdict);
+            prop_assert_eq!(Verdict::of_all(decisions.into_iter().map(|it| (it, 1))), verdict);
             prop_assert_eq!(&each, &changes);
             states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
         }

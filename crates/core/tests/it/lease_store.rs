@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tidegate_core::{
     Change, Concurrency, Grant, GrantRequest, LeaseError, Limit, Return, State, Terms, Timestamp,
-    grant,
+    Weighted, grant,
 };
 
 use crate::support::{
@@ -250,5 +250,45 @@ fn what_was_granted_after_a_step_back_does_not_come_back() {
         let now = at(START_US - back_us);
         let granted = take_lease(&limits, &mut states, now, GrantRequest { least: 1, most: 2 });
         assert_eq!(granted.granted_at, returnable.then_some(now), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// A lease of limits that take several units each is as large as the tightest of them allows, charges each its
+    /// multiple, and says when the next is there.
+    #[test]
+    fn a_lease_charges_each_limit_its_multiple(
+        limits in vec((leasable(), 1..6_u64), 1..4), start in 0..1_000_000_u64,
+        steps in vec((any::<u16>(), 1..4_u64, 0..40_u64), 1..8)
+    ) {
+        let mut states = vec![State::Empty; limits.len()];
+        let mut now_us = START_US + start;
+        for (gap, least, more) in steps {
+            now_us = now_us.saturating_add_signed(forward(&limits[0].0, gap));
+            let (now, most) = (at(now_us), least + more);
+            let left = limits.iter().zip(&states);
+            let left = left.map(|((limit, factor), state)| limit.peek(state, now, 0).remaining() / factor);
+            let left = left.min().unwrap();
+            let mut changes = vec![Change::KEEP; limits.len()];
+            let parts = limits.iter().zip(&states);
+            let parts = parts.map(|((limit, factor), state)| Weighted { limit, state, factor: *factor });
+            let granted = grant(parts, &mut changes, now, GrantRequest { least, most }).unwrap();
+            prop_assert_eq!(granted.units, if left < least { 0 } else { left.min(most) });
+            let before = states.clone();
+            states.iter_mut().zip(changes).for_each(|(state, change)| state.apply(change));
+            for (((limit, factor), state), before) in limits.iter().zip(&states).zip(&before) {
+                let spent = |state| limit.peek(state, now, 0).remaining();
+                prop_assert_eq!(spent(before) - spent(state), granted.units * factor);
+            }
+            if granted.more_after_us < 1 << 50 {
+                let then = at(now_us + granted.more_after_us);
+                let admits = |((limit, factor), state): (&(Limit, u64), &State)| {
+                    limit.peek(state, then, least * factor).allowed()
+                };
+                prop_assert!(limits.iter().zip(&states).all(admits));
+            }
+        }
     }
 }

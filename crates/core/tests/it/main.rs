@@ -27,5 +27,6 @@ mod properties_edges;
 mod properties_gcra;
 mod properties_windows;
 mod refund;
+mod share;
 mod support;
 mod vectors;

@@ -56,6 +56,27 @@ proptest! {
         prop_assert!(never_above(&scene));
     }
 
+    // One number instead of ticks and a fraction, from whatever instant it is counted.
+    #[test]
+    fn a_scaled_arrival_is_decided_like_any_other(
+        scene in scene_of(paced(), jumpy), back_us in 0..START_US / 2
+    ) {
+        let (Limit::Gcra(gcra) | Limit::TokenBucket(gcra)) = &scene.limit else { unreachable!() };
+        let scale = gcra.scale().unwrap();
+        let (mut arrival, mut scaled) = (None, 0);
+        for &(now_us, cost) in &scene.asks {
+            let Some(now) = now_us.checked_sub(back_us).and_then(|us| us.checked_mul(scale)) else {
+                continue;
+            };
+            let (decision, next) = gcra.decide(arrival, at(now_us), cost);
+            let (same, scaled_next) = gcra.decide_scaled(scaled, now, cost);
+            prop_assert_eq!(decision, same);
+            prop_assert_eq!(scaled_next.spent, decision.remaining() == 0);
+            arrival = next.or(arrival);
+            scaled = scaled_next.units;
+        }
+    }
+
     // What is refilled is forward movement alone: time that passes twice may refill twice, but a step
     // back refills nothing.
     #[test]

@@ -9,12 +9,14 @@ use super::facts::Permissions;
 /// A command as access lists name it, and its arguments; `K` is a key that does not exist. Where a command would
 /// write, its arguments are invalid: permissions are checked first. The scripts are the source of this
 /// list, and a test compares them.
-const COMMANDS: [(&str, &[&str]); 28] = [
+const COMMANDS: [(&str, &[&str]); 30] = [
     ("eval", &["EVAL", "return 1", "0"]),
     ("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("script|load", &["SCRIPT", "LOAD", "return 1"]),
     ("time", &["TIME"]),
+    ("exists", &["EXISTS", "K"]),
     ("get", &["GET", "K"]),
+    ("mget", &["MGET", "K"]),
     ("set", &["SET", "K", "1", "NONSENSE"]),
     ("del", &["DEL", "K"]),
     ("unlink", &["UNLINK", "K"]),

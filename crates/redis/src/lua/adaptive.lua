@@ -54,7 +54,7 @@ if kept then reply[5] = 's' .. state end
 if kept and kept >= tick and kept <= tick + TICKS_KEPT then return reply end
 
 -- The tick of the report that begins here, and where its reading begins and ends. A search for a space is many times
--- faster than a pattern, and there may be a thousand values of two readings of 1 KiB each.
+-- faster than a pattern, and there may be a thousand values of two readings each.
 local function tick_at(value, from)
   local space = string.find(value, ' ', from, true)
   if not space then return nil end

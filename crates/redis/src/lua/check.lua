@@ -2,10 +2,12 @@
 --
 -- KEYS   the keys of all asks in order, one per limit, all in one slot
 -- ARGV   [1]   now in µs for replays and tests; empty, as in production, for Redis' own clock
---        [2…]  per ask "op mode cost limit …": op take, peek, refund, reset, release:id, renew:id, reserve,
---              cancel:ticks:frac:scale:tick, lease:least (the cost is the most that is wanted),
+--        [2…]  the texts of the asks, each once: "op mode cost limit …"; op take, peek, refund, reset, release:id,
+--              renew:id, reserve, cancel:ticks:frac:scale:tick, lease:least (the cost is the most that is wanted),
 --              give:granted_at:age (the units of a lease), or each, look and left as each.lua says; mode all or any;
---              cost a whole number, or inf above 2^53; limits as their files say
+--              cost a whole number, or inf above 2^53; limits as their files say, and *factor behind one of which each
+--              unit of the cost takes several
+--        last  if there are several asks, which text each of them is: a byte each, from '1' for the first text
 -- Reply  now, then per ask: the binding limit's index if there are several; remaining, retry, reset; permits; for a
 --        lease the units, the µs after which it ends at the latest (-1: none), 1 if units can come back, and the µs
 --        after which the least that was wanted is there again (0: now, -1: never); for each, look and left the numbers
@@ -19,12 +21,14 @@ local function optional(text)
   return text ~= '' and integer(text) or nil
 end
 
-local function read_limit(name, a, b, c, d, e, f)
+local function read_limit(name, a, b, c, d, e, f, factor)
   local algorithm = algorithms[name] or define(name)
-  return algorithm.read(integer(a), integer(b), optional(c), optional(d), optional(e), optional(f))
+  local limit = algorithm.read(integer(a), integer(b), optional(c), optional(d), optional(e), optional(f))
+  limit.factor = optional(factor)
+  return limit
 end
 
-local LIMIT = '(%l+),(%d+),(%d+),?(%d*),?(%d*),?(%d*),?(%d*)'
+local LIMIT = '(%l+),(%d+),(%d+),?(%d*),?(%d*),?(%d*),?(%d*)%*?(%d*)'
 
 local function read_ask(text)
   local op, args, mode, cost, limits = string.match(text, '^(%l+)(%S*) (%l+) (%w+) (.+)$')
@@ -35,9 +39,9 @@ local function read_ask(text)
   }
   if string.find(limits, ' ', 1, true) then
     local count = 0
-    for name, a, b, c, d, e, f in gmatch(limits, LIMIT) do
+    for name, a, b, c, d, e, f, factor in gmatch(limits, LIMIT) do
       count = count + 1
-      ask[count] = read_limit(name, a, b, c, d, e, f)
+      ask[count] = read_limit(name, a, b, c, d, e, f, factor)
     end
   end
   return ask
@@ -84,9 +88,11 @@ local function unread(why, text)
 end
 
 -- By ask: where its reply and its keys begin.
+local order = ARGV[3] and ARGV[#ARGV]
+local count = order and #order or 1
 local asks, key, replies_at, keys_at = {}, 1, {}, {}
-for n = 2, #ARGV do
-  local text = ARGV[n]
+for n = 1, count do
+  local text = ARGV[order and string.byte(order, n) - 47 or 2]
   local ask = asks[text]
   if not ask then
     local ok, read = pcall(read_ask, text)
@@ -123,9 +129,9 @@ for name, state in pairs(strings) do
 end
 if not failures then return out end
 
-replies_at[#ARGV + 1], keys_at[#ARGV + 1] = filled, key
+replies_at[count + 1], keys_at[count + 1] = filled, key
 local replies = { now }
-for n = 2, #ARGV do
+for n = 1, count do
   local why
   for place = keys_at[n], keys_at[n + 1] - 1 do why = why or failures[KEYS[place]] end
   if why then

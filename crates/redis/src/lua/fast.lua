@@ -1,62 +1,132 @@
--- The commonest asks by far: takes from one GCRA limit or token bucket whose unit is a whole number of µs, and whose
--- burst lasts less than 71 years (2^51 µs). A batch of nothing else is decided here, before anything else is even
--- defined, in half the time; what does not fit goes on below, with nothing written yet. Twin: Gcra::decide_micros.
+-- The commonest asks by far: takes from one GCRA limit or token bucket that counts in µs or parts of one, and whose burst
+-- is at most 2^51 such parts: 71 years of whole µs. A batch of nothing else is decided here, before anything else is even
+-- defined, in half the time; what does not fit goes on below, with nothing written yet. Twin: Gcra::decide.
 --
 -- KEYS, ARGV and reply as in check.lua; asks and states as in gcra.lua.
-if #ARGV == #KEYS + 1 then
-  local match, fmod, EXACT = string.match, math.fmod, 9007199254740992
-  local limits, arrivals, fits = {}, {}, true
-  for n = 1, #KEYS do
-    local text, key = ARGV[n + 1], KEYS[n]
-    if not limits[text] then
-      local cost, interval, burst, tolerance = match(text, '^take all (%d+) gcra,(%d+),1,1,(%d+),(%d+)$')
-      fits = cost and tonumber(tolerance) <= EXACT / 4 and tonumber(interval) <= tonumber(tolerance)
-      if not fits then break end
-      limits[text] = { tonumber(cost), tonumber(interval), tonumber(burst), tonumber(tolerance) }
-    end
-    if not arrivals[key] then
-      -- An error comes back as a table, which is no number either.
-      local state = redis.pcall('GET', key)
-      local arrival = state and tonumber(state) or not state and 0
-      fits = arrival and arrival >= 0 and arrival <= EXACT
-      if not fits then break end
-      arrivals[key] = arrival
-    end
+local function decide_fast(keys, args)
+  local call, pcall, match, format, fmod = redis.call, redis.pcall, string.match, string.format, math.fmod
+  local ceil, EXACT = math.ceil, 9007199254740992
+  local order = args[3] and args[#args]
+
+  local limits = {}
+  for n = 2, order and #args - 1 or 2 do
+    local cost, interval, scale, burst, tolerance = match(args[n], '^take all (%d+) gcra,(%d+),(%d+),1,(%d+),(%d+)$')
+    interval, scale, tolerance = tonumber(interval), tonumber(scale), tonumber(tolerance)
+    if not cost or tolerance > EXACT / 4 or interval > tolerance or scale < 1 or scale > EXACT / 4 then return end
+    local whole_us = (tolerance - fmod(tolerance, scale)) / scale
+    limits[n - 1] = { tonumber(cost), interval, scale, tonumber(burst), tolerance, whole_us }
   end
-  if fits then
-    local now, margin_ms = tonumber(ARGV[1]), 3600000
-    if not now then
-      local time = redis.call('TIME')
-      now, margin_ms = time[1] * 1000000 + time[2], 1000
+
+  -- One command reads all. It says of a key of another type, too, that it is not there.
+  local states, missing = {}, nil
+  if order then
+    states = pcall('MGET', unpack(keys))
+    if states.err then return end
+    for n = 1, #keys do
+      if not states[n] then
+        missing = missing or {}
+        missing[#missing + 1] = keys[n]
+      end
     end
-    local out, filled, charged = { now }, 1, {}
-    for n = 1, #KEYS do
-      local key, limit = KEYS[n], limits[ARGV[n + 1]]
-      local cost, interval, burst, tolerance = limit[1], limit[2], limit[3], limit[4]
-      local arrival = arrivals[key]
-      local ahead = arrival > now and arrival - now or 0
-      local writes = ahead > tolerance
+    if missing and pcall('EXISTS', unpack(missing)) ~= 0 then return end
+  else
+    states[1] = pcall('GET', keys[1])
+    if type(states[1]) == 'table' then return end
+  end
+
+  local now, margin_ms = tonumber(args[1]), 3600000
+  if not now then
+    local time = call('TIME')
+    now, margin_ms = time[1] * 1000000 + time[2], 1000
+  elseif now > EXACT / 2 then
+    return
+  end
+
+  -- By key where it stands first. There its state becomes a number once it is to be written; what a fraction of a µs
+  -- is to be written with it stands beside.
+  local first, fracs, scales = {}, {}, {}
+  local out, filled, one = { now }, 1, limits[1]
+  if limits[2] then one = nil end
+  for n = 1, #keys do
+    local key, limit = keys[n], one or limits[string.byte(order, n) - 48]
+    local cost, interval, scale, burst, tolerance = limit[1], limit[2], limit[3], limit[4], limit[5]
+    local at = first[key]
+    if not at then
+      first[key] = n
+      at = n
+    end
+    local state, frac = states[at], 0
+    local ticks = state and tonumber(state) or not state and 0
+    if not ticks then
+      local whole, part, parts = match(state, '^(%d+) (%d+) (%d+) 1$')
+      ticks, frac = tonumber(whole), tonumber(part)
+      if not ticks or frac > EXACT or tonumber(parts) > EXACT then return end
+      fracs[at], scales[at] = frac, tonumber(parts)
+    elseif fracs[at] then
+      frac = fracs[at]
+    end
+    if not (ticks >= 0 and ticks <= EXACT) or ticks % 1 > 0 then return end
+    -- Written under another rate: it keeps its meaning as time, rounded up to a whole µs.
+    if frac > 0 and scales[at] ~= scale then
+      ticks, frac = ticks + 1, 0
+    end
+    local ahead, writes = 0, false
+    if ticks >= now then
+      -- Clamped in whole µs before it is multiplied: the product stays exact.
+      ahead = ticks - now
+      ahead = ahead > limit[6] and tolerance + 1 or ahead * scale + frac
+      writes = ahead > tolerance
       if writes then ahead = tolerance end
-      local room, retry = tolerance - ahead, 0
-      if cost <= burst and cost * interval <= room then
-        writes = writes or cost > 0
-        ahead, room = ahead + cost * interval, room - cost * interval
-      else
-        retry = cost > burst and -1 or cost * interval - room
-      end
-      if writes then
-        arrivals[key] = now + ahead
-        charged[key] = true
-      end
-      out[filled + 1], out[filled + 2], out[filled + 3] = (room - fmod(room, interval)) / interval, retry, ahead
-      filled = filled + 3
     end
-    for key in pairs(charged) do
-      local arrival = arrivals[key]
-      -- Whole numbers below 2^52: every version of Redis writes all their digits itself, which is faster than %.0f.
-      redis.call('SET', key, arrival, 'PX', math.ceil((arrival - now) / 1000) + margin_ms)
+    local room, retry = tolerance - ahead, 0
+    if cost <= burst and cost * interval <= room then
+      writes = writes or cost > 0
+      ahead, room = ahead + cost * interval, room - cost * interval
+    else
+      retry = cost > burst and -1 or cost * interval - room
     end
-    return out
+    local reset = ahead
+    if scale > 1 then
+      -- To whole µs, rounded up.
+      frac = fmod(ahead, scale)
+      ahead = (ahead - frac) / scale
+      reset = frac > 0 and ahead + 1 or ahead
+      if retry > 0 then
+        local rest = fmod(retry, scale)
+        retry = (retry - rest) / scale + (rest > 0 and 1 or 0)
+      end
+    end
+    if writes then
+      states[at] = now + ahead
+      if scale > 1 or fracs[at] then
+        fracs[at], scales[at] = scale > 1 and frac or 0, scale
+      end
+    end
+    out[filled + 1], out[filled + 2], out[filled + 3] = (room - fmod(room, interval)) / interval, retry, reset
+    filled = filled + 3
   end
+
+  -- Whole numbers below 2^53. With %d they are text in a third of the time, where a C long has 64 bits.
+  local plain, exact = '%d', '%d %d %d 1'
+  if format(plain, EXACT) ~= '9007199254740992' then plain, exact = '%.0f', '%.0f %.0f %.0f 1' end
+  for n = 1, #keys do
+    local ticks = states[n]
+    if type(ticks) == 'number' then
+      local ends, text = ticks, nil
+      if fracs[n] and fracs[n] > 0 then
+        ends, text = ticks + 1, format(exact, ticks, fracs[n], scales[n])
+      else
+        text = format(plain, ticks)
+      end
+      call('SET', keys[n], text, 'PX', format(plain, ceil((ends - now) / 1000) + margin_ms))
+    end
+  end
+  return out
+end
+
+-- One key for each ask.
+if ARGV[2] and #KEYS == (ARGV[3] and #ARGV[#ARGV] or 1) then
+  local out = decide_fast(KEYS, ARGV)
+  if out then return out end
 end
 

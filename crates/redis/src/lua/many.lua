@@ -20,15 +20,17 @@ if name == 'many' then
   -- refused the repairs.
   function algorithms.many(ask, first_key, cost, writes)
     local changes, admitted = {}, 0
-    local binding, remaining, retry, reset
+    local binding, remaining, retry, reset, checks_left
     for n = 1, #ask do
       local limit, key = ask[n], KEYS[first_key + n - 1]
       local state = limit.algorithm.load(key)
-      local left, wait, full, a, b, c = limit.algorithm.decide(limit, state, cost)
+      local left, wait, full, a, b, c = limit.algorithm.decide(limit, state, multiplied(limit, cost))
       changes[n] = { state, a, b, c }
       if wait == 0 then admitted = admitted + 1 end
-      if not binding or binds_more(ask.any, left, wait, remaining, retry) then
-        binding, remaining, retry, reset = n - 1, left, wait, full
+      -- What is left, in units of the cost.
+      local units = limit.factor and div(left, limit.factor) or left
+      if not binding or binds_more(ask.any, units, wait, checks_left, retry) then
+        binding, remaining, retry, reset, checks_left = n - 1, left, wait, full, units
       end
     end
     reply(binding)

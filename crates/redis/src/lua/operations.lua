@@ -35,7 +35,7 @@ if name == 'operations' then
 
     function operations.refund()
       read_first()
-      each(function(limit, state, name) limit.algorithm.refund(limit, state, name, ask.cost) end)
+      each(function(limit, state, name) limit.algorithm.refund(limit, state, name, multiplied(limit, ask.cost)) end)
       decide(ask, key, 0, false)
     end
 
@@ -59,9 +59,13 @@ if name == 'operations' then
 
     function operations.lease()
       needs('decide', 1)
-      -- A check of cost 0 is always admitted, and its binding limit is the one with the least left.
-      read_first()
-      local left, least = out[ask[2] and filled + 2 or filled + 1], max(args[1], 1)
+      local left, least = math.huge, max(args[1], 1)
+      for n = 1, #ask do
+        local limit = ask[n]
+        -- A check of cost 0 is always admitted, and answers what is left.
+        local rest = limit.algorithm.decide(limit, limit.algorithm.load(KEYS[key + n - 1]), 0)
+        left = min(left, div(rest, limit.factor or 1))
+      end
       local units = left < least and 0 or min(left, max(ask.cost, least))
       local ends, returnable = math.huge, true
       for n = 1, #ask do
@@ -90,8 +94,10 @@ if name == 'operations' then
     function operations.give()
       needs('give_back', 2)
       read_first()
-      local back = { units = ask.cost, granted_at = args[1], age = args[2] }
-      each(function(limit, state, name) limit.algorithm.give_back(limit, state, name, back) end)
+      each(function(limit, state, name)
+        local back = { units = multiplied(limit, ask.cost), granted_at = args[1], age = args[2] }
+        limit.algorithm.give_back(limit, state, name, back)
+      end)
       decide(ask, key, 0, false)
     end
 

@@ -171,7 +171,7 @@ impl ScriptReply {
     /// Whether something was charged, if the request was one that charges.
     fn has_charged(&self) -> bool {
         match self {
-            Self::Decided(reply) => match reply.grant {
+            Self::Decided(reply) => match &reply.grant {
                 Some(grant) => grant.units > 0,
                 None => reply.verdict.decision.allowed(),
             },

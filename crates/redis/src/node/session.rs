@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
@@ -45,6 +46,7 @@ impl Node {
                 return worked;
             }
             has_reply = false;
+            let mut askers = 0;
             self.timer.arm(|| in_flight.next_due().into_iter().chain(self.queue.next_due()).min());
             let enough = if leaving { usize::MAX } else { self.enough(&in_flight) };
             let wake_when = WakeWhen { enough, alarm: self.timer.alarm };
@@ -62,6 +64,7 @@ impl Node {
                     Some((call, reply)) => {
                         connection.meter.reply_ends();
                         has_reply = true;
+                        askers = call.requests.len();
                         worked |= reply.is_ok();
                         if reply.is_ok() && !call.confirms {
                             self.shared.counters.times.add(call.since.elapsed());
@@ -80,6 +83,11 @@ impl Node {
             };
             waker.stay_awake();
             match next {
+                Next::Continue if askers > 1 && self.queue.len() < SECOND_BATCH_MIN => {
+                    // Who was just answered may ask again: together, instead of one at once and the others behind it.
+                    // With 50 askers a call then holds 24 requests instead of 20.
+                    yield_now().await;
+                }
                 Next::Continue => {}
                 Next::Drain => leaving = true,
                 Next::Abandon if in_flight.may_grant() => {

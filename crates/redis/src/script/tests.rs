@@ -62,6 +62,16 @@ fn request(key: &str, text: &str, limits: usize) -> ScriptRequest {
     }
 }
 
+#[test]
+fn a_text_is_sent_once_and_every_request_of_a_full_batch_names_its_own() {
+    let (texts, order) = distinct(["a", "b", "a", "c", "b"].into_iter());
+    assert_eq!((texts, order), (vec!["a", "b", "c"], b"12132".to_vec()));
+    let all: Vec<String> = (0..64).map(|number| number.to_string()).collect();
+    let (texts, order) = distinct(all.iter().map(String::as_str));
+    assert_eq!(texts, all);
+    assert_eq!(order, (b'1'..b'1' + 64).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 // A bad ask must not stop the others of its call, nor move them to other keys.
 async fn a_bad_ask_is_its_askers_error_and_leaves_its_neighbours_alone() {

@@ -1,5 +1,6 @@
 //! Redis answers as memory does: the same decision, to the microsecond, the same permits and places.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -84,7 +85,7 @@ fn parsed<L: std::str::FromStr<Err: std::fmt::Debug>>(versions: &[&str]) -> Vec<
 fn with_leased(versions: &[&str]) -> Vec<Limit> {
     let mut plain: Vec<Limit> = parsed(versions);
     let whole = plain[0].clone();
-    let in_force = |part: u64| whole.effective_part(part, 100);
+    let in_force = |part: u64| whole.effective_part(part, 100, 1);
     plain.extend([99, 53, 30, 7].map(in_force));
     let leased = plain.iter().filter_map(|limit| limit.leased(limit.lease_ttl().ok()?).ok());
     plain.iter().cloned().chain(leased).collect()
@@ -125,13 +126,24 @@ impl Pair {
         format!("case-{}", self.cases)
     }
 
+    /// In every third case, costs are multiplied for some of the limits.
+    fn costing(&self, index: usize, scope: Scope) -> Scope {
+        let place = usize::try_from(self.cases / 3).unwrap() + index;
+        let factor = [2, 1, 3, 1 << 52][place % 4];
+        if self.cases.is_multiple_of(3) {
+            scope.costing(NonZeroU64::new(factor).unwrap())
+        } else {
+            scope
+        }
+    }
+
     fn limits_agree(&mut self, limits: &[Vec<Limit>], mode: Mode, steps: &[Step]) {
         let concurrency = |versions: &Vec<Limit>| matches!(versions[0], Limit::Concurrency(_));
         // What is left of the last lease; `None` where there are none.
         let mut leased = (!limits.iter().any(concurrency)).then_some(None);
         let policy = self.next_case();
-        let names = (0..limits.len()).map(|index| index.to_string());
-        let scopes: Vec<Scope> = names.map(|name| Scope::named(&policy, &name)).collect();
+        let scope = |index: usize| self.costing(index, Scope::named(&policy, &index.to_string()));
+        let scopes: Vec<Scope> = (0..limits.len()).map(scope).collect();
         let mut now_us = 1_700_000_000_000_000_i64;
         let mut permits: Vec<(u8, usize, u64, u64)> = Vec::new();
         for (number, step) in steps.iter().enumerate() {
@@ -175,8 +187,9 @@ impl Pair {
                 let units = grant.units.div_ceil(2);
                 *leased = grant.granted_at.map(|granted_at| Return { units, granted_at, age });
             }
+            let places = |index: usize| scopes[index].cost(ask.cost);
             let granted = memory.permits.iter();
-            permits.extend(granted.map(|(index, id)| (step.key, *index, *id, ask.cost)));
+            permits.extend(granted.map(|(index, id)| (step.key, *index, *id, places(*index))));
         }
     }
 
@@ -187,8 +200,8 @@ impl Pair {
         // In every other case each limit has an identifier of its own, which may be another's too.
         let apart = self.cases.is_multiple_of(2);
         let scope = if apart { Scope::together } else { Scope::named };
-        let names = (0..limits.len()).map(|index| index.to_string());
-        let scopes: Vec<Scope> = names.map(|name| scope(&policy, &name)).collect();
+        let scope = |index: usize| self.costing(index, scope(&policy, &index.to_string()));
+        let scopes: Vec<Scope> = (0..limits.len()).map(scope).collect();
         let mut now_us = 1_700_000_000_000_000_i64;
         for batch in steps.chunks(12) {
             now_us += batch[0].advance_us;
@@ -353,7 +366,14 @@ fn memory_and_redis_agree_on_a_hundred_thousand_decisions() {
         .unwrap();
     runner(1000)
         .run(&steps(), |steps| {
-            let plain: Vec<_> = parsed(&["10/s", "20/s burst 3", "1000/s burst 2"]);
+            // Of every scale, so that a key that was written under one is read under another.
+            let plain: Vec<_> = parsed(&[
+                "10/s",
+                "20/s burst 3",
+                "60/s burst 9",
+                "1000/s burst 2",
+                "7919/s burst 5",
+            ]);
             let takes: Vec<_> = steps.into_iter().map(|step| Step { op: 0, ..step }).collect();
             pair.borrow_mut().batches_agree(&[plain], Mode::All, &takes);
             Ok(())

@@ -111,7 +111,7 @@ async fn decides_extreme_limits_as_memory_does(server: &RedisServer) {
                 let twin = memory.decide(&ask, now).now().unwrap();
                 let known = |it: &tidegate::StoreReply| {
                     let decision = it.verdict.decision;
-                    let granted = it.grant.map_or(0, |grant| grant.units);
+                    let granted = it.grant.as_ref().map_or(0, |grant| grant.units);
                     (decision.allowed(), decision.remaining(), granted)
                 };
                 let (ours, twin_knows) = (known(&ours), known(&twin));

@@ -12,7 +12,9 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use tidegate_core::text::{closest, printable};
 
 use super::{FINGERPRINT, GLOBAL};
+use crate::json::{Pointer, Repeated};
 use crate::path::{bytes, component};
+use crate::token::Claim;
 use crate::{AmbiguousRequest, Case, ClientRequest, MatchedRoute};
 
 /// A part of a request that can be counted by.
@@ -22,6 +24,10 @@ pub(crate) enum Part {
     Header(HeaderName),
     Cookie(LenientName),
     Query(LenientName),
+    /// A claim of a token that was verified.
+    Jwt(Claim),
+    /// A value in the body.
+    Json(Pointer),
     Host,
     Method,
     Path,
@@ -49,11 +55,13 @@ fn meant(word: &str) -> Option<String> {
 }
 
 impl Part {
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 13] = [
         "client_ip",
         "header:NAME",
         "cookie:NAME",
         "query:NAME",
+        "jwt:CLAIM",
+        "json:/POINTER",
         "host",
         "method",
         "path",
@@ -75,6 +83,17 @@ impl Part {
             ),
             ("cookie", Some(name)) if is_token(name) => Self::Cookie(LenientName::new(name)),
             ("query", Some(name)) if !name.is_empty() => Self::Query(LenientName::new(name)),
+            ("jwt", Some(claim)) => Self::Jwt(Claim::read(claim).ok_or_else(|| {
+                unknown(": expected the name of a claim, like jwt:sub or jwt:org.plan")
+            })?),
+            ("json", Some(pointer)) => Self::Json(
+                Pointer::read(pointer)
+                    .ok_or_else(|| unknown(": expected a JSON pointer, like json:/user/id"))?,
+            ),
+            ("jwt", None) => return Err(unknown(": expected a claim after it, like jwt:sub")),
+            ("json", None) => {
+                return Err(unknown(": expected a pointer after it, like json:/user/id"));
+            }
             ("header" | "cookie" | "query", _) => {
                 return Err(unknown(": expected a name after it, like header:x-user"));
             }
@@ -91,7 +110,7 @@ impl Part {
                     return Err(unknown(&format!(", did you mean `{meant}`?")));
                 }
                 let head = word.split_inclusive(':').next().unwrap_or_default();
-                let known = Self::NAMES.iter().map(|name| name.trim_end_matches("NAME"));
+                let known = Self::NAMES.iter().filter_map(|name| name.split_inclusive(':').next());
                 return Err(match closest(head, known) {
                     Some(meant) => unknown(&format!(", did you mean `{meant}`?")),
                     None => unknown(&format!(": expected one of {}", Self::NAMES.join(", "))),
@@ -100,12 +119,22 @@ impl Part {
         })
     }
 
-    /// The parts that a request can be sent with.
-    pub(crate) const SENT_NAMES: &str = "header:NAME, cookie:NAME or query:NAME";
+    /// The parts that can choose something for a request.
+    pub(crate) const CHOOSING_NAMES: &str = "header:NAME, cookie:NAME, query:NAME or jwt:CLAIM";
 
-    /// Whether it is something that was sent with the request, under a name.
-    pub(crate) const fn is_sent(&self) -> bool {
-        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Query(_))
+    /// Whether it can choose something: it was sent with the head of the request, under a name.
+    pub(crate) const fn can_choose(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Jwt(_))
+    }
+
+    /// Whether it is signed, so that it does not matter who sends it.
+    pub(crate) const fn is_signed(&self) -> bool {
+        matches!(self, Self::Jwt(_))
+    }
+
+    /// Whether it is in the body of a request.
+    pub(crate) const fn reads_body(&self) -> bool {
+        matches!(self, Self::Json(_))
     }
 
     /// Whether clients cannot choose its value.
@@ -115,18 +144,19 @@ impl Part {
 
     /// Whether its value tells one client from others.
     pub(super) const fn is_of_client(&self) -> bool {
-        use Part::{ClientIp, Cookie, Fingerprint, Header, Query};
-        matches!(self, ClientIp | Header(_) | Cookie(_) | Query(_) | Fingerprint)
+        use Part::{ClientIp, Cookie, Fingerprint, Header, Json, Jwt, Query};
+        matches!(self, ClientIp | Header(_) | Cookie(_) | Query(_) | Jwt(_) | Json(_) | Fingerprint)
     }
 
     pub(crate) const fn reads_headers(&self) -> bool {
-        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Fingerprint)
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Jwt(_) | Self::Fingerprint)
     }
 
-    /// Whether it depends on a header that access logs usually lack.
+    /// Whether it depends on a header that access logs usually lack, or on a body.
     pub(crate) fn reads_unlogged_headers(&self) -> bool {
         let is_logged = |name| name == USER_AGENT || name == REFERER;
-        self.reads_headers() && !matches!(self, Self::Header(name) if is_logged(name))
+        let reads_any = self.reads_headers() || self.reads_body();
+        reads_any && !matches!(self, Self::Header(name) if is_logged(name))
     }
 
     /// Its value in a request; `None` if it is missing or empty. An error if it is there twice: one server reads the
@@ -141,6 +171,8 @@ impl Part {
             Self::Header(name) => header(request, name)?,
             Self::Cookie(name) => cookie(request, name)?,
             Self::Query(name) => query(request, name)?,
+            Self::Jwt(claim) => request.claim(claim)?.unwrap_or_default().into_bytes(),
+            Self::Json(pointer) => json(request, pointer)?.unwrap_or_default().into_bytes(),
             Self::Host => request.host.clone().into_bytes(),
             Self::Method => request.method.as_bytes().to_vec(),
             Self::Path => request.path.counted_in(route.case).into_owned().into_bytes(),
@@ -213,7 +245,10 @@ fn is_token(name: &str) -> bool {
 }
 
 /// The only line of a header. A comma is part of the value.
-fn header(request: &ClientRequest<'_>, name: &HeaderName) -> Result<Vec<u8>, AmbiguousRequest> {
+pub(crate) fn header(
+    request: &ClientRequest<'_>,
+    name: &HeaderName,
+) -> Result<Vec<u8>, AmbiguousRequest> {
     // HTTP/2 may send cookies in several lines.
     if *name == COOKIE {
         return Ok(joined(request, name, b"; "));
@@ -307,6 +342,18 @@ fn query(request: &ClientRequest<'_>, name: &LenientName) -> Result<Vec<u8>, Amb
     }
     // A part of a text between ASCII characters is a text.
     Ok(component(&String::from_utf8_lossy(value)).into_bytes())
+}
+
+/// The value in the body, if that was read.
+fn json(
+    request: &ClientRequest<'_>,
+    pointer: &Pointer,
+) -> Result<Option<String>, AmbiguousRequest> {
+    let value = request.json().map(|body| pointer.value(body)).transpose();
+    let repeated = |Repeated| {
+        AmbiguousRequest::Repeated(format!("`{}` of the body", printable(&pointer.to_string())))
+    };
+    value.map(Option::flatten).map_err(repeated)
 }
 
 /// The value of the only pair with this name; `Err` if there are several, or one that only some servers read so.

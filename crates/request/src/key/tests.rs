@@ -2,8 +2,8 @@ use http::Request;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ClientIp;
-use crate::Peer;
+use crate::{BadToken, ClientIp, Peer, TokenAlgorithm, TokenRules, TokenVerifier};
+use tidegate::{Clock, ManualClock, Timestamp};
 
 /// The key that `parts` make of a request of 192.0.2.7 to `/a/b/?user=ann&x=1`, with some headers.
 fn key(parts: &[&str], headers: &[(&str, &str)]) -> String {
@@ -220,6 +220,13 @@ fn words_that_name_no_part_are_explained() {
         ("cookie:a;b", "expected a name"),
         ("query:", "expected a name"),
         ("path:x", "did you mean `path`?"),
+        ("jwt", "expected a claim after it, like jwt:sub"),
+        ("jwt:", "expected the name of a claim, like jwt:sub"),
+        ("jwt.sub", "expected one of client_ip"),
+        ("jvt:sub", "did you mean `jwt:`?"),
+        ("json", "expected a pointer after it, like json:/user/id"),
+        ("json:user", "expected a JSON pointer, like json:/user/id"),
+        ("json:/a~2", "expected a JSON pointer, like json:/user/id"),
         ("zebra", "expected one of client_ip, header:NAME"),
         ("client_ip|", "expected one of"),
         ("", "expected one of"),
@@ -256,5 +263,178 @@ proptest! {
         let one = key(&both, &[("x-a", &a), ("x-b", &b)]);
         let other = key(&both, &[("x-a", &c), ("x-b", &d)]);
         prop_assert_eq!(one == other, (a, b) == (c, d));
+    }
+}
+
+/// Tokens of `PyJWT`: the subject is ann, her organisation 7.
+const GOLDEN: &str = include_str!("../../../../testdata/jwt/golden.json");
+
+/// What else a request of 192.0.2.7 can bring to be counted by.
+#[derive(Default)]
+struct Brought<'a> {
+    headers: &'a [(&'a str, &'a str)],
+    body: Option<&'a str>,
+}
+
+fn golden() -> serde_json::Value {
+    serde_json::from_str(GOLDEN).unwrap()
+}
+
+fn bearer(algorithm: &str) -> String {
+    format!("Bearer {}", golden()["tokens"][algorithm].as_str().unwrap())
+}
+
+/// The key of a request where tokens are verified and bodies read. `Err` if it is ambiguous.
+fn signed_key(parts: &[&str], brought: &Brought<'_>) -> Result<Vec<u8>, AmbiguousRequest> {
+    let secret = golden()["secret"].as_str().unwrap().to_owned();
+    let rules = TokenRules::new(vec![TokenAlgorithm::Hs256], Vec::new(), Vec::new()).unwrap();
+    let verifier = TokenVerifier::with_keys(secret.as_bytes(), rules).unwrap();
+    let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
+    let client_ip = ClientIp::new();
+    let mut request = Request::post("/").header("host", "shop.example");
+    for (name, value) in brought.headers {
+        request = request.header(*name, *value);
+    }
+    let (request, ()) = request.body(()).unwrap().into_parts();
+    let peer = Peer::Ip("192.0.2.7".parse().unwrap());
+    let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
+    let mut seen = seen.verified_by(&verifier, &clock);
+    if let Some(body) = brought.body {
+        seen = seen.with_body(body.as_bytes());
+    }
+    KeyParts::read(parts.iter().copied()).unwrap().key_for(&seen, MatchedRoute::default())
+}
+
+#[test]
+fn a_verified_claim_is_a_key_and_any_other_token_is_as_none() {
+    let right = bearer("HS256");
+    let spelled = right.replacen("Bearer ", "bEARER   ", 1) + " ";
+    for (part, token, expected) in [
+        ("jwt:sub", &*right, "ann"),
+        ("jwt:sub", &*spelled, "ann"),
+        ("jwt:sub", &*right.replacen(' ', "\t", 1), "ann"),
+        ("jwt:org.id", &*right, "7"),
+        ("jwt:missing|jwt:plan", &*right, "gold"),
+        ("jwt:sub|client_ip", &*right, "ann"),
+        ("jwt:sub", &*bearer("RS256"), "192.0.2.7"),
+        ("jwt:sub|client_ip", &*format!("{right}x"), "192.0.2.7"),
+        ("jwt:sub|global", &*format!("{right}x"), "global"),
+        ("jwt:sub|client_ip", "", "192.0.2.7"),
+        ("jwt:sub|client_ip", "Bearer", "192.0.2.7"),
+        ("jwt:sub|client_ip", "Bearer ", "192.0.2.7"),
+        ("jwt:sub|client_ip", "Bearerx.y.z", "192.0.2.7"),
+        ("jwt:sub|client_ip", &right.replacen("Bearer", "Basic", 1), "192.0.2.7"),
+        ("jwt:sub|client_ip", &right.replacen("Bearer", "Bearer Bearer", 1), "192.0.2.7"),
+        ("jwt:sub|client_ip", &format!("{right}, {right}"), "192.0.2.7"),
+    ] {
+        let headers = [("authorization", token)];
+        let key = signed_key(&[part], &Brought { headers: &headers, body: None }).unwrap();
+        assert_eq!(String::from_utf8(key).unwrap(), expected, "{part} {token}");
+    }
+    // Servers would read one of them each.
+    let twice = [("authorization", &*right), ("authorization", "Bearer x")];
+    assert!(signed_key(&["jwt:sub"], &Brought { headers: &twice, body: None }).is_err());
+}
+
+#[test]
+fn without_a_verifier_no_token_counts() {
+    let token = bearer("HS256");
+    assert_eq!(key(&["jwt:sub"], &[("authorization", &token)]), "192.0.2.7");
+}
+
+#[test]
+fn a_value_of_the_body_is_a_key_if_the_body_was_read_and_is_json() {
+    let json = [("content-type", "application/json")];
+    let with = |part: &str, headers, body| {
+        signed_key(&[part], &Brought { headers, body }).map(|key| String::from_utf8(key).unwrap())
+    };
+    let body = Some(r#"{"user":{"id":7},"a|b":"x"}"#);
+    assert_eq!(with("json:/user/id", &json, body), Ok("7".to_owned()));
+    assert_eq!(with("json:/user/name|json:/user/id", &json, body), Ok("7".to_owned()));
+    assert_eq!(with("json:/user/name|global", &json, body), Ok("global".to_owned()));
+    assert_eq!(with("json:/user/id", &json, None), Ok("192.0.2.7".to_owned()));
+    assert_eq!(with("json:/user/id", &[], body), Ok("192.0.2.7".to_owned()));
+    let twice = with("json:/a", &json, Some(r#"{"a":1,"a":2}"#)).unwrap_err();
+    assert!(twice.to_string().starts_with("`/a` of the body is repeated"), "{twice}");
+}
+
+#[test]
+fn what_clients_choose_never_passes_for_a_subject_or_an_address() {
+    let (token, json) = (bearer("HS256"), ("content-type", "application/json"));
+    let parts = ["jwt:sub|header:x-user|json:/user|client_ip"];
+    let key =
+        |headers: &[(&str, &str)], body| signed_key(&parts, &Brought { headers, body }).unwrap();
+    let ann = key(&[("authorization", &token)], None);
+    assert_eq!(ann, b"ann");
+    let client = key(&[], None);
+    assert_eq!(client, b"192.0.2.7");
+    let mut known = vec![ann, client];
+    for (headers, body) in [
+        (&[("x-user", "ann")][..], None),
+        (&[("x-user", "192.0.2.7")], None),
+        (&[json], Some(r#"{"user":"bob"}"#)),
+        (&[json], Some(r#"{"user":"192.0.2.8"}"#)),
+        (&[json], Some(r#"{"user":"global"}"#)),
+        (&[json], Some(r#"{"user":"fingerprint-1"}"#)),
+    ] {
+        let key = key(headers, body);
+        assert!(!known.contains(&key), "{headers:?} {body:?}: {key:?}");
+        known.push(key);
+    }
+    // A mark cannot be sent.
+    for body in [r#"{"user":"\u0000ann"}"#, r#"{"user":"\u0000\u0000192.0.2.7"}"#] {
+        assert_eq!(key(&[json], Some(body)), b"192.0.2.7", "as absent");
+    }
+    // Where no token is a part, a value is the key itself, so that an override can name it.
+    let plain = Brought { headers: &[json], body: Some(r#"{"user":"ann"}"#) };
+    assert_eq!(signed_key(&["json:/user|client_ip"], &plain).unwrap(), b"ann");
+    let address = Brought { headers: &[json], body: Some(r#"{"user":"192.0.2.8"}"#) };
+    assert_eq!(signed_key(&["json:/user"], &address).unwrap(), b"\x00192.0.2.8");
+}
+
+#[test]
+fn a_token_is_verified_once_and_only_if_something_asks_for_it() {
+    let client_ip = ClientIp::new();
+    let rules = TokenRules::new(vec![TokenAlgorithm::Hs256], Vec::new(), Vec::new()).unwrap();
+    let verifier = TokenVerifier::with_keys(&[b'k'; 32], rules).unwrap();
+    let asked = Counted::default();
+    let request = Request::get("/").header("authorization", bearer("HS256"));
+    let (request, ()) = request.header("x-user", "ann").body(()).unwrap().into_parts();
+    let peer = Peer::Ip("192.0.2.7".parse().unwrap());
+    let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
+    let seen = seen.verified_by(&verifier, &asked);
+    let key = |parts: &[&str]| {
+        let parts = KeyParts::read(parts.iter().copied()).unwrap();
+        parts.key_for(&seen, MatchedRoute::default()).unwrap();
+        (asked.0.load(std::sync::atomic::Ordering::Relaxed), seen.bad_token())
+    };
+    assert_eq!(key(&["header:x-user|jwt:sub", "client_ip"]), (0, None));
+    assert_eq!(key(&["jwt:sub"]), (1, Some(BadToken::Signature)));
+    assert_eq!(key(&["jwt:plan|jwt:sub", "jwt:sub"]), (1, Some(BadToken::Signature)));
+}
+
+/// A clock that counts its readers.
+#[derive(Default)]
+struct Counted(std::sync::atomic::AtomicU32);
+
+impl Clock for Counted {
+    fn now(&self) -> Timestamp {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Timestamp::from_micros(1_700_000_000_000_000)
+    }
+}
+
+proptest! {
+    #[test]
+    fn different_bodies_and_headers_make_different_keys(
+        a in "[a-c0-9:,./|\u{e9}]{0,6}", b in "[a-c0-9:,.]{0,6}",
+        c in "[a-c0-9:,./|\u{e9}]{0,6}", d in "[a-c0-9:,.]{0,6}",
+    ) {
+        let key = |body: &str, header: &str| {
+            let headers = [("content-type", "application/json"), ("x-b", header)];
+            let body = serde_json::json!({"a": body}).to_string();
+            signed_key(&["json:/a", "jwt:sub|header:x-b"], &Brought { headers: &headers, body: Some(&body) })
+        };
+        prop_assert_eq!(key(&a, &b).unwrap() == key(&c, &d).unwrap(), (a, b) == (c, d));
     }
 }

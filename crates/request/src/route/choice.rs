@@ -3,8 +3,8 @@
 use tidegate_core::text::printable;
 
 use super::condition::{Values, spelling};
-use crate::AmbiguousRequest;
 use crate::key::Part;
+use crate::{AmbiguousRequest, ClientRequest};
 
 /// Far more plans than anybody sells.
 const NAMED_MAX: usize = 64;
@@ -30,9 +30,9 @@ impl<T> Choice<T> {
         named: impl IntoIterator<Item = (String, T)>,
         otherwise: T,
     ) -> Result<Self, String> {
-        let by = Part::read(part).ok().filter(|it| it.is_sent() && !part.contains('|'));
+        let by = Part::read(part).ok().filter(|it| it.can_choose() && !part.contains('|'));
         let by = by.ok_or_else(|| {
-            format!("`{}` cannot choose: expected {}", printable(part), Part::SENT_NAMES)
+            format!("`{}` cannot choose: expected {}", printable(part), Part::CHOOSING_NAMES)
         })?;
         let spelt = |(value, chosen): (String, T)| (spelling(&by, &value), chosen);
         let named: Vec<_> = named.into_iter().map(spelt).collect();
@@ -42,8 +42,8 @@ impl<T> Choice<T> {
         Ok(Self { by: Some(by), named, otherwise })
     }
 
-    /// What a request gets. Its word counts only if it came through a trusted peer; otherwise, and for values that have
-    /// no name here, it gets what all others get. An error if a word that counts is there twice.
+    /// What a request gets. Its word counts only if it is signed or came through a trusted peer; otherwise, and for values
+    /// that have no name here, it gets what all others get. An error if a word that counts is there twice.
     pub(super) fn pick<'s>(
         &'s self,
         values: &mut Values<'s, '_>,
@@ -54,8 +54,16 @@ impl<T> Choice<T> {
         Ok(named.map_or(&self.otherwise, |(_, chosen)| chosen))
     }
 
+    /// The same, where a route has not read the request.
+    pub(crate) fn pick_for<'s>(
+        &'s self,
+        request: &ClientRequest<'_>,
+    ) -> Result<&'s T, AmbiguousRequest> {
+        self.pick(&mut Values::new(request))
+    }
+
     /// The part of a request that it reads.
-    pub(super) const fn part(&self) -> Option<&Part> {
+    pub(crate) const fn part(&self) -> Option<&Part> {
         self.by.as_ref()
     }
 

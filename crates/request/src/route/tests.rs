@@ -334,3 +334,81 @@ fn a_plan_counts_if_a_trusted_peer_names_it() {
         assert_eq!(found, expected, "{uri} {plans:?}");
     }
 }
+
+#[test]
+fn a_signed_plan_is_believed_from_anybody_and_a_plan_in_a_header_is_not() {
+    use crate::{TokenAlgorithm, TokenRules, TokenVerifier};
+    use tidegate::{ManualClock, Timestamp};
+    let golden = include_str!("../../../../testdata/jwt/golden.json");
+    let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+    let rules = TokenRules::new(vec![TokenAlgorithm::Es256], Vec::new(), Vec::new()).unwrap();
+    let keys = golden["pem"]["p256"].as_str().unwrap();
+    let verifier = TokenVerifier::with_keys(keys.as_bytes(), rules).unwrap();
+    let clock = ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000));
+    let plans = [("gold".to_owned(), ("gold".to_owned(), None))];
+    let plan = Choice::by("jwt:plan", plans, ("other".to_owned(), None)).unwrap();
+    let priorities = [("true".to_owned(), Priority::Critical)];
+    let priority = Choice::by("jwt:admin", priorities, Priority::BestEffort).unwrap();
+    let all = Route::new(Match::default(), "", None, 1).unwrap();
+    let routes = Routes::new(vec![all.choosing(plan).prioritized(priority)], BTreeMap::new());
+    let client_ip = ClientIp::new();
+    let right = format!("Bearer {}", golden["tokens"]["ES256"].as_str().unwrap());
+    for (token, expected) in [
+        (right.clone(), ("gold", Some(Priority::Critical))),
+        (format!("{right}A"), ("other", Some(Priority::BestEffort))),
+        (String::new(), ("other", Some(Priority::BestEffort))),
+    ] {
+        let request = Request::get("/").header("authorization", &token);
+        let request = request.header("plan", "gold").header("x-plan", "gold");
+        let (request, ()) = request.body(()).unwrap().into_parts();
+        let peer = Peer::Ip("192.0.2.7".parse().unwrap());
+        let seen = ClientRequest::direct(&client_ip, peer, &request).unwrap();
+        let seen = seen.verified_by(&verifier, &clock);
+        let found = routes.find(&seen, None).unwrap().unwrap();
+        assert_eq!((found.policy, found.priority), expected, "{token}");
+    }
+    assert!(Choice::by("json:/plan", [("a".to_owned(), 1)], 2).is_err());
+    assert!(Choice::by("jwt:plan|header:x", [("a".to_owned(), 1)], 2).is_err());
+    assert!(routes.read_tokens());
+}
+
+#[test]
+fn only_the_route_whose_key_is_in_the_body_needs_it() {
+    let to = |path, parts: &str| {
+        let key = KeyParts::read([parts]).unwrap();
+        Route::new(Match { path: Some(path), ..Match::default() }, "p", Some(key), 1).unwrap()
+    };
+    let own = KeyParts::read(["client_ip", "json:/user"]).unwrap();
+    let each = vec![("json:/user".to_owned(), KeyParts::read(["json:/user"]).unwrap())];
+    let keys = [("own", CountedBy::One(own)), ("each", CountedBy::Each(each))];
+    let keys = keys.map(|(name, by)| (name.to_owned(), by));
+    let routes = Routes::new(
+        vec![
+            to("/body", "client_ip|json:/user"),
+            to("/head", "header:x-user"),
+            route(Some("/own"), &[], None, "own"),
+            route(Some("/each"), &[], None, "each"),
+            route(Some("/none"), &[], None, "none"),
+        ],
+        keys.into(),
+    );
+    let (client_ip, peer) = (ClientIp::new(), Peer::Ip("192.0.2.7".parse().unwrap()));
+    let needs = |routes: &Routes, path: &str, media: &str| {
+        let request = Request::post(path).header("content-type", media);
+        let (request, ()) = request.body(()).unwrap().into_parts();
+        routes.need_body(&ClientRequest::direct(&client_ip, peer, &request).unwrap()).unwrap()
+    };
+    for (path, expected) in [
+        ("/body", true),
+        ("/own", true),
+        ("/each", true),
+        ("/head", false),
+        ("/none", false),
+        ("/elsewhere", false),
+    ] {
+        assert_eq!(needs(&routes, path, "application/json"), expected, "{path}");
+        assert!(!needs(&routes, path, "text/plain"), "{path}");
+    }
+    let without = Routes::new(vec![to("/body", "client_ip")], BTreeMap::new());
+    assert!(!needs(&without, "/body", "application/json"));
+}

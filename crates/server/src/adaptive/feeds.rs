@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::uri::Authority;
@@ -11,15 +12,43 @@ use tidegate::{Clock, SystemClock};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::plan::{Ask, Signal, Source};
-use super::probe::{self, ProbeError};
+use super::plan::{AnswerKind, Signal, Source};
+use super::probe::{self, Endpoint, ProbeError};
 use crate::stats::TargetStats;
 
 /// A reading expires after 1.5 s.
 const PUSH_INTERVAL: Duration = Duration::from_millis(400);
 
 /// A signal and the target that its readings are pushed to.
-pub(super) type SignalTarget = (Signal, Target);
+#[derive(Clone, Debug)]
+pub(super) struct SignalTarget {
+    pub(super) signal: Signal,
+    pub(super) target: Target,
+    /// Where its readings are polled, if they are.
+    pub(super) endpoint: Option<Arc<Endpoint>>,
+    /// Whether the last probe had no answer that can be used.
+    pub(super) is_failing: Arc<AtomicBool>,
+}
+
+impl SignalTarget {
+    /// Reads the files of a probe. One that is `known` is shared.
+    pub(super) fn new(signal: &Signal, target: Target, known: &[Self]) -> Result<Self, String> {
+        let known = || known.iter().filter_map(|it| it.endpoint.as_ref());
+        let endpoint = match &signal.source {
+            Source::Asked(ask) => Some(match known().find(|it| it.ask == **ask) {
+                Some(same) => same.clone(),
+                None => Arc::new(Endpoint::open(ask, known().map(|it| &**it))?),
+            }),
+            _ => None,
+        };
+        Ok(Self { signal: signal.clone(), target, endpoint, is_failing: Arc::default() })
+    }
+
+    /// Its name in the log.
+    fn name(&self) -> String {
+        format!("{}/{}", self.signal.target, self.signal.chain.name())
+    }
+}
 
 /// Pushes all signals until the returned set is dropped. Signals with the same probe share it.
 pub(super) fn start(
@@ -27,22 +56,23 @@ pub(super) fn start(
     target_stats: &Arc<TargetStats>,
 ) -> JoinSet<()> {
     let mut feeds = JoinSet::new();
-    let mut asked: Vec<(&Ask, Vec<Target>)> = Vec::new();
+    let mut asked: Vec<(&Arc<Endpoint>, Vec<SignalTarget>)> = Vec::new();
     let mut measured = Vec::new();
-    for (signal, target) in signal_targets {
-        match &signal.source {
-            Source::Asked(ask) => match asked.iter_mut().find(|(known, _)| *known == ask) {
-                Some((_, targets)) => targets.push(target.clone()),
-                None => asked.push((ask, vec![target.clone()])),
-            },
-            Source::Fixed(_) | Source::MeanLatency => {
-                measured.push((signal.clone(), target.clone()));
+    for own in signal_targets {
+        match (&own.signal.source, &own.endpoint) {
+            (_, Some(endpoint)) => {
+                match asked.iter_mut().find(|(known, _)| Arc::ptr_eq(known, endpoint)) {
+                    Some((_, followers)) => followers.push(own.clone()),
+                    None => asked.push((endpoint, vec![own.clone()])),
+                }
             }
-            Source::QueueWait | Source::Errors | Source::Pool | Source::Cpu => {}
+            (Source::Fixed(_) | Source::MeanLatency, None) => measured.push(own.clone()),
+            // The library reads these, or clients report them.
+            (_, None) => {}
         }
     }
-    for (ask, targets) in asked {
-        feeds.spawn(HttpProbe::new(ask.clone(), targets).run());
+    for (endpoint, followers) in asked {
+        feeds.spawn(HttpProbe::new(endpoint.clone(), followers).run());
     }
     if !measured.is_empty() {
         feeds.spawn(measure(measured, target_stats.clone()));
@@ -56,7 +86,7 @@ async fn measure(measured: Vec<SignalTarget>, target_stats: Arc<TargetStats>) {
     loop {
         due.tick().await;
         let now = SystemClock.now();
-        for (signal, target) in &measured {
+        for SignalTarget { signal, target, .. } in &measured {
             let value = match signal.source {
                 Source::Fixed(pressure) => signal.at(pressure),
                 // Without traffic in the last minute the target is healthy.
@@ -69,32 +99,37 @@ async fn measure(measured: Vec<SignalTarget>, target_stats: Arc<TargetStats>) {
 
 /// One HTTP probe, repeated.
 struct HttpProbe {
-    ask: Ask,
-    targets: Vec<Target>,
+    endpoint: Arc<Endpoint>,
+    followers: Vec<SignalTarget>,
     pushes: Interval,
     reading: Reading,
+    /// When the probe began that is under way.
+    asked_us: Option<u64>,
     failures: u32,
     is_well: bool,
 }
 
 impl HttpProbe {
-    fn new(ask: Ask, targets: Vec<Target>) -> Self {
+    fn new(endpoint: Arc<Endpoint>, followers: Vec<SignalTarget>) -> Self {
         let pushes = delayed_interval(PUSH_INTERVAL);
-        Self { ask, targets, pushes, reading: Reading::Missing, failures: 0, is_well: true }
+        let (reading, asked_us) = (Reading::Missing, None);
+        Self { endpoint, followers, pushes, reading, asked_us, failures: 0, is_well: true }
     }
 
     async fn run(mut self) {
-        let mut due = delayed_interval(self.ask.every);
+        let mut due = delayed_interval(self.endpoint.ask.every);
         loop {
             self.pushing_until(due.tick()).await;
-            let ask = self.ask.clone();
-            let answer = self.pushing_until(probe::number(&ask)).await;
+            let endpoint = self.endpoint.clone();
+            self.asked_us = Some(SystemClock.steady_us());
+            let answer = self.pushing_until(probe::number(&endpoint)).await;
+            self.asked_us = None;
             self.update(&answer);
             self.push();
         }
     }
 
-    /// Repeats the last reading until the event.
+    /// Repeats the last reading until the event, or how long the probe under way has taken so far.
     async fn pushing_until<T>(&mut self, event: impl Future<Output = T>) -> T {
         let mut event = pin!(event);
         loop {
@@ -106,29 +141,55 @@ impl HttpProbe {
     }
 
     fn push(&self) {
-        for target in &self.targets {
-            target.push(self.reading);
+        let waited_us = self.asked_us.map_or(0, |it| SystemClock.steady_us().saturating_sub(it));
+        let waited = Duration::from_micros(waited_us);
+        let reading = at_least(self.reading, &self.endpoint.ask.answer, waited);
+        for own in &self.followers {
+            own.target.push(reading);
         }
+    }
+
+    /// The signals that follow it, for the log.
+    fn names(&self) -> String {
+        let names: Vec<_> = self.followers.iter().map(SignalTarget::name).collect();
+        names.join(", ")
     }
 
     fn update(&mut self, answer: &Result<f64, ProbeError>) {
         // Path and query may hold a secret.
-        let host = self.ask.uri.authority().map_or("", Authority::as_str);
+        let ask = &self.endpoint.ask;
+        let host = ask.uri.authority().map_or("", Authority::as_str);
         match answer {
-            Ok(_) if !self.is_well => tracing::info!(host, "load probe answers again"),
+            Ok(_) if !self.is_well => {
+                tracing::info!(signal = self.names(), host, "load probe answers again");
+            }
             Err(ProbeError::Failed(why) | ProbeError::Unclear(why)) if self.is_well => {
-                tracing::warn!(host, %why, "load probe failed");
+                tracing::warn!(signal = self.names(), host, %why, "load probe failed");
             }
             _ => {}
         }
         self.is_well = answer.is_ok();
+        for own in &self.followers {
+            own.is_failing.store(!self.is_well, Relaxed);
+        }
         let is_failure = matches!(answer, Err(ProbeError::Failed(_)));
         self.failures = if is_failure { self.failures.saturating_add(1) } else { 0 };
         self.reading = match answer {
             Ok(value) => Reading::Value(*value),
-            Err(_) if self.failures >= self.ask.failures => Reading::Failed,
+            Err(_) if self.failures >= ask.failures => Reading::Failed,
             Err(_) => Reading::Missing,
         };
+    }
+}
+
+/// The reading while a probe is under way for so long: one that is timed is at least as slow as that.
+fn at_least(reading: Reading, kind: &AnswerKind, waited: Duration) -> Reading {
+    let AnswerKind::Timed(scale) = kind else { return reading };
+    let pressure = scale.pressure(waited);
+    match reading {
+        Reading::Value(before) => Reading::Value(pressure.max(before)),
+        Reading::Missing if pressure > 0.0 => Reading::Value(pressure),
+        Reading::Missing | Reading::Failed => reading,
     }
 }
 
@@ -136,4 +197,30 @@ fn delayed_interval(every: Duration) -> Interval {
     let mut interval = interval(every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_config::plan::LatencyScale;
+
+    use super::*;
+
+    #[test]
+    fn a_timed_probe_under_way_is_at_least_as_slow_as_it_has_taken() {
+        let ms = Duration::from_millis;
+        let timed = AnswerKind::Timed(LatencyScale { healthy: ms(50), overloaded: ms(450) });
+        let (value, missing, failed) = (Reading::Value, Reading::Missing, Reading::Failed);
+        for (kind, reading, waited_ms, expected) in [
+            (&timed, value(0.0), 0, value(0.0)),
+            (&timed, value(0.0), 250, value(0.5)),
+            (&timed, value(0.75), 250, value(0.75)),
+            (&timed, value(0.0), 60_000, value(1.0)),
+            (&timed, missing, 50, missing),
+            (&timed, missing, 250, value(0.5)),
+            (&timed, failed, 60_000, failed),
+            (&AnswerKind::Prometheus, value(0.25), 60_000, value(0.25)),
+        ] {
+            assert_eq!(at_least(reading, kind, ms(waited_ms)), expected, "{reading:?} {waited_ms}");
+        }
+    }
 }

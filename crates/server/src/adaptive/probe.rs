@@ -1,14 +1,22 @@
-//! Reads one number over HTTP: connect, request and response within one timeout.
+//! Reads one number over HTTP, or times it: connect, request and response within one timeout.
 
-use http::header::{ACCEPT, HOST};
+use std::io;
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::{ACCEPT, AUTHORIZATION, HOST};
 use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tidegate::{Clock, SystemClock};
 use tokio::net::TcpStream;
 
 use super::plan::{AnswerKind, Ask};
+use crate::net::Stream;
+use crate::net::client_tls::Tls;
+use tidegate_config::{Secret, SecretSource};
 use tidegate_core::text::printable;
 
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -21,18 +29,73 @@ pub(super) enum ProbeError {
     Unclear(String),
 }
 
-/// Probes once.
-pub(super) async fn number(ask: &Ask) -> Result<f64, ProbeError> {
-    let answer = tokio::time::timeout(ask.timeout, exchange(ask)).await;
-    let late = || ProbeError::Failed(format!("no answer within {:?}", ask.timeout));
-    read(&ask.answer, &answer.map_err(|_| late())??)
+/// What is asked, with the authorities and the token that were read from files.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) ask: Ask,
+    tls: Option<Tls>,
+    /// Marked as sensitive: never printed.
+    authorization: Option<HeaderValue>,
 }
 
-async fn exchange(ask: &Ask) -> Result<Bytes, ProbeError> {
-    let broken = |error: &dyn std::fmt::Display| ProbeError::Failed(error.to_string());
+impl Endpoint {
+    /// Reads the files. Takes the authorities from `known`, if one has the same.
+    pub(super) fn open<'a>(
+        ask: &Ask,
+        mut known: impl Iterator<Item = &'a Self>,
+    ) -> Result<Self, String> {
+        let tls = if ask.uri.scheme_str() == Some("https") {
+            let same = known.find(|it| it.tls.is_some() && it.ask.ca_file == ask.ca_file);
+            let tls = same.and_then(|it| it.tls.clone());
+            Some(tls.map_or_else(|| Tls::new(ask.ca_file.as_deref(), "ca_file"), Ok)?)
+        } else {
+            None
+        };
+        let authorization = ask.token.as_ref().map(authorization).transpose()?;
+        Ok(Self { ask: ask.clone(), tls, authorization })
+    }
+}
+
+fn authorization(token: &SecretSource) -> Result<HeaderValue, String> {
+    let Secret(text) = token.read().map_err(|why| format!("token_file: {why}"))?;
+    let expected = || format!("token_file: {token}: expected one line of visible ASCII characters");
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    let value = is_plain.then(|| HeaderValue::try_from(format!("Bearer {text}")).ok()).flatten();
+    let mut value = value.ok_or_else(expected)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Probes once.
+pub(super) async fn number(endpoint: &Endpoint) -> Result<f64, ProbeError> {
+    let ask = &endpoint.ask;
+    let begun_us = SystemClock.steady_us();
+    let answer = tokio::time::timeout(ask.timeout, exchange(endpoint)).await;
+    let late = || ProbeError::Failed(format!("no answer within {:?}", ask.timeout));
+    let body = answer.map_err(|_| late())??;
+    let took_us = SystemClock.steady_us().saturating_sub(begun_us);
+    read(&ask.answer, &body, Duration::from_micros(took_us))
+}
+
+async fn connect(Endpoint { ask, tls, .. }: &Endpoint) -> io::Result<Stream> {
     let host = ask.uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let address = (host, ask.uri.port_u16().unwrap_or(80));
-    let stream = TcpStream::connect(address).await.map_err(|error| broken(&error))?;
+    let default_port = if tls.is_some() { 443 } else { 80 };
+    let address = (host, ask.uri.port_u16().unwrap_or(default_port));
+    let stream = Stream::Tcp(TcpStream::connect(address).await?);
+    match tls {
+        Some(tls) => tls.connect(host, stream).await,
+        None => Ok(stream),
+    }
+}
+
+async fn exchange(endpoint: &Endpoint) -> Result<Bytes, ProbeError> {
+    let ask = &endpoint.ask;
+    let broken = |error: &dyn std::fmt::Display| ProbeError::Failed(error.to_string());
+    let stream = connect(endpoint).await.map_err(|error| match error.kind() {
+        // A certificate that is not trusted says nothing about the load.
+        io::ErrorKind::InvalidData => ProbeError::Unclear(error.to_string()),
+        _ => broken(&error),
+    })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
@@ -40,11 +103,14 @@ async fn exchange(ask: &Ask) -> Result<Bytes, ProbeError> {
     tokio::spawn(connection);
     let path = ask.uri.path_and_query().map_or("/", |path| path.as_str());
     let authority = ask.uri.authority().map_or("", |authority| authority.as_str());
-    let request = Request::get(path)
+    let mut request = Request::get(path)
         .header(HOST, authority)
         .header(ACCEPT, "application/json")
         .body(Empty::<Bytes>::new())
         .map_err(|error| ProbeError::Unclear(error.to_string()))?;
+    if let Some(token) = &endpoint.authorization {
+        request.headers_mut().insert(AUTHORIZATION, token.clone());
+    }
     let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
     let status = response.status();
     if status.is_server_error() {
@@ -57,18 +123,20 @@ async fn exchange(ask: &Ask) -> Result<Bytes, ProbeError> {
     body.map(Collected::to_bytes).map_err(|error| broken(&error))
 }
 
-fn read(kind: &AnswerKind, body: &[u8]) -> Result<f64, ProbeError> {
+fn read(kind: &AnswerKind, body: &[u8], took: Duration) -> Result<f64, ProbeError> {
     let unclear = |what: &str| {
         let begin = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
         ProbeError::Unclear(format!("{what} in `{}`", printable(&begin)))
     };
-    let json: Value = serde_json::from_slice(body).map_err(|_| unclear("no JSON"))?;
+    let json = || serde_json::from_slice::<Value>(body).map_err(|_| unclear("no JSON"));
     match kind {
+        AnswerKind::Timed(scale) => Ok(scale.pressure(took)),
         AnswerKind::Pointer(pointer) => {
+            let json = json()?;
             let found = json.as_f64().or_else(|| json.pointer(pointer)?.as_f64());
             found.ok_or_else(|| unclear(&format!("no number at `{}`", printable(pointer))))
         }
-        AnswerKind::Prometheus => prometheus(&json).ok_or_else(|| unclear("no sample")),
+        AnswerKind::Prometheus => prometheus(&json()?).ok_or_else(|| unclear("no sample")),
     }
 }
 
@@ -81,6 +149,8 @@ fn prometheus(json: &Value) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_config::plan::LatencyScale;
+
     use super::*;
 
     #[test]
@@ -105,7 +175,19 @@ mod tests {
             ),
             (AnswerKind::Prometheus, r#"{"status":"success","data":{"result":[]}}"#, None),
         ] {
-            assert_eq!(read(&kind, body.as_bytes()).ok(), number, "{body}");
+            assert_eq!(read(&kind, body.as_bytes(), Duration::ZERO).ok(), number, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_timed_probe_is_a_pressure_by_how_long_it_took() {
+        let ms = Duration::from_millis;
+        let scale = LatencyScale { healthy: ms(50), overloaded: ms(450) };
+        for (took_ms, pressure) in
+            [(0, 0.0), (50, 0.0), (150, 0.25), (250, 0.5), (450, 1.0), (60_000, 1.0)]
+        {
+            let answer = read(&AnswerKind::Timed(scale), b"any", ms(took_ms));
+            assert_eq!(answer, Ok(pressure), "{took_ms} ms");
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The units in force of each adaptive limit, and why: for operators and metrics.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde::Serialize;
 use tidegate::adaptive::{Mode, Status};
 
-use super::plan::{Follows, Plan, UrlCap};
+use super::feeds::SignalTarget;
+use super::plan::{Follows, Plan, Source, UrlCap};
 use super::{ActivePlan, AdaptiveLimits};
 
 /// The slowest URL is searched among this many of the busiest.
@@ -66,6 +68,18 @@ impl AdaptiveLimits {
         }
         pressures.extend(self.target_stats.operator_pressures());
         pressures
+    }
+
+    /// Whether each probe and each query fails, by target and signal. One that two limits share has one name.
+    pub(crate) fn failing_signals(&self) -> BTreeMap<[String; 2], bool> {
+        let mut failing = BTreeMap::new();
+        for SignalTarget { signal, is_failing, .. } in &self.active.load().signal_targets {
+            if matches!(signal.source, Source::Asked(_)) {
+                let name = [signal.target.clone(), signal.chain.name().to_owned()];
+                *failing.entry(name).or_default() |= is_failing.load(Relaxed);
+            }
+        }
+        failing
     }
 
     fn each(&self) -> Vec<(Plan, AdaptiveLimitView)> {

@@ -48,7 +48,8 @@ async fn decide(
     warn_untrusted_proxy(app, &in_force, peer, request);
     let target = if policy.is_none() { TargetHeader::Required } else { TargetHeader::Optional };
     let seen = ClientRequest::forwarded(&settings.client_ip, peer, request, target)?;
-    let Some(found) = settings.routes.find(&seen, policy)? else {
+    let seen = settings.identified(seen);
+    let Some(found) = call.find(&seen, policy)? else {
         return Ok(Response::default()); // nothing limits it
     };
     let policy = call.routed(&found)?;

@@ -1,14 +1,10 @@
 //! How keys, clients and paths are named in the log, in metrics and on the dashboard: by a hash, or in clear text.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tidegate::{Key, KeyHasher};
 use tidegate_core::text::printable;
-
-/// Shows keys and clients in the log; beside `RUST_LOG`, which sets the level.
-const VARIABLE: &str = "TIDEGATE_LOG_KEYS";
-const SHOWN: &str = "shown";
-const HASHED: &str = "hashed";
 
 /// Longer keys are cut.
 const CHARS_MAX: usize = 64;
@@ -19,7 +15,7 @@ const CHARS_MAX: usize = 64;
 pub(crate) struct KeyLabels {
     hasher: LabelHasher,
     /// Keys in the log.
-    is_shown: bool,
+    is_shown: AtomicBool,
     /// `store.hash_keys`: nothing that a request brought is shown in clear text, addresses and paths included.
     hides_all: bool,
 }
@@ -34,26 +30,21 @@ enum LabelHasher {
 }
 
 impl KeyLabels {
-    /// Hashes in the log, unless the environment says otherwise.
-    pub(crate) fn from_env(hasher: Option<KeyHasher>, hides_all: bool) -> Self {
-        let wanted = std::env::var(VARIABLE).unwrap_or_else(|_| HASHED.to_owned());
-        if wanted != SHOWN && wanted != HASHED {
-            tracing::warn!("{VARIABLE}: expected {SHOWN} or {HASHED}; keys are hashed");
-        }
-        if wanted == SHOWN && hides_all {
-            tracing::warn!("{VARIABLE}={SHOWN} has no effect with `store.hash_keys`");
-        }
-        Self::new(hasher, wanted == SHOWN && !hides_all, hides_all)
+    /// Hashes in the log, until a configuration says otherwise.
+    pub(crate) fn new(hasher: Option<KeyHasher>, hides_all: bool) -> Self {
+        let process = || LabelHasher::Process(RandomState::new());
+        let hasher = hasher.map_or_else(process, LabelHasher::Fleet);
+        Self { hasher, is_shown: AtomicBool::new(false), hides_all }
     }
 
-    fn new(hasher: Option<KeyHasher>, is_shown: bool, hides_all: bool) -> Self {
-        let process = || LabelHasher::Process(RandomState::new());
-        Self { hasher: hasher.map_or_else(process, LabelHasher::Fleet), is_shown, hides_all }
+    /// `logs.keys`. A reload cannot switch `store.hash_keys` off, and then nothing is shown.
+    pub(crate) fn show_keys(&self, shows: bool) {
+        self.is_shown.store(shows && !self.hides_all, Relaxed);
     }
 
     /// The name of a key in the log.
     pub(super) fn label(&self, key: Key<'_>) -> String {
-        if self.is_shown { readable(key) } else { self.hashed(key) }
+        if self.is_shown.load(Relaxed) { readable(key) } else { self.hashed(key) }
     }
 
     /// What is readable by default, like the address of a peer or a path: as it is, unless nothing is to be.
@@ -118,8 +109,7 @@ mod tests {
 
     #[test]
     fn hashes_differ_by_key_and_by_process() {
-        let (here, there) =
-            (KeyLabels::new(None, false, false), KeyLabels::new(None, false, false));
+        let (here, there) = (KeyLabels::new(None, false), KeyLabels::new(None, false));
         let ann = || Key::One(b"ann");
         assert_eq!(here.label(ann()), here.label(ann()));
         assert_eq!(here.label(ann()).len(), 16);
@@ -130,7 +120,7 @@ mod tests {
     #[test]
     fn nodes_with_one_secret_have_the_same_hashes_and_the_store_s() {
         let hasher = KeyHasher::new([7; 16]);
-        let [here, there] = [(); 2].map(|()| KeyLabels::new(Some(hasher.clone()), false, false));
+        let [here, there] = [(); 2].map(|()| KeyLabels::new(Some(hasher.clone()), false));
         for key in [Key::One(b"ann"), Key::Named(&NAMED)] {
             assert_eq!((here.label(key), here.hash(key)), (there.label(key), there.hash(key)));
         }
@@ -140,7 +130,8 @@ mod tests {
 
     #[test]
     fn nothing_is_public_where_keys_are_hashed() {
-        let labels = KeyLabels::new(Some(KeyHasher::new([7; 16])), false, true);
+        let labels = KeyLabels::new(Some(KeyHasher::new([7; 16])), true);
+        labels.show_keys(true);
         let client = labels.public("192.0.2.7".into());
         assert_eq!(client, labels.label(Key::One(b"192.0.2.7")));
         assert_eq!(client.len(), 16);
@@ -148,7 +139,7 @@ mod tests {
 
     #[test]
     fn one_client_has_the_same_hash_under_every_policy() {
-        let labels = KeyLabels::new(None, false, false);
+        let labels = KeyLabels::new(None, false);
         let alone = labels.label(Key::One(b"192.0.2.7"));
         let named = labels.label(Key::Named(&NAMED));
         assert!(named.starts_with(&format!("ip={alone} domain=")), "{named}");
@@ -156,11 +147,24 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_readable_if_the_operator_wants_it() {
-        let labels = KeyLabels::new(None, true, false);
+    fn a_shown_key_is_one_short_printable_line() {
+        let labels = KeyLabels::new(None, false);
+        labels.show_keys(true);
         assert_eq!(labels.label(Key::Named(&NAMED)), "ip=192.0.2.7 domain=a.example");
-        assert_eq!(labels.label(Key::One(b"a\nb\xff")), "a\\nb\u{fffd}");
-        let long = "x".repeat(10_000);
-        assert_eq!(labels.label(Key::One(long.as_bytes())).chars().count(), CHARS_MAX + 1);
+        for (key, shown) in [
+            (&b"ann@example.com"[..], "ann@example.com"),
+            (b"a\nb\xff", "a\\nb\u{fffd}"),
+            (b"\r\n{\"level\":\"INFO\"}", "\\r\\n{\"level\":\"INFO\"}"),
+            (b"\x1b[2J\0", "\\u{1b}[2J\\u{0}"),
+            ("\u{202e}txt.exe\u{2028}".as_bytes(), "\\u{202e}txt.exe\\u{2028}"),
+        ] {
+            assert_eq!(labels.label(Key::One(key)), shown);
+        }
+        for long in ["x", "\n", "é", "\u{1b}"] {
+            let label = labels.label(Key::One(long.repeat(100_000).as_bytes()));
+            assert_eq!(label.chars().count(), CHARS_MAX + 1, "{label}");
+        }
+        labels.show_keys(false);
+        assert_eq!(labels.label(Key::One(b"ann")).len(), 16);
     }
 }

@@ -51,6 +51,8 @@ families! {
         "Connections closed because their client had as many as per_client allows.";
     AUTH_FAILURES: Counter "tidegate_auth_failures_total" ["door"]
         "Wrong passwords (resp) and wrong tokens of admin calls (http).";
+    BAD_TOKENS: Counter "tidegate_jwt_rejected_total" ["reason"]
+        "JSON Web Tokens of requests that counted as none: too_long (above 8 KiB), malformed, algorithm (not among jwt.algorithms, or none), unknown_key (no key of that name for the algorithm), signature, expired, not_yet_valid, issuer or audience. Only those that a key or a plan asks for are looked at.";
     STORE_ERRORS: Counter "tidegate_store_errors_total" ["kind"]
         "Checks that the store failed to decide, by kind of error.";
     STORE_OUTAGE: Gauge "tidegate_store_outage" ["store", "kind"]
@@ -139,8 +141,16 @@ families! {
         "Checks decided from a lease.";
     PRESSURE: Gauge "rate_limit_pressure_factor" ["target"]
         "Load pressure of each target: 0 healthy, 1 overloaded; or the value set by an operator. At most 900 targets of the configuration and 256 of operators.";
+    SIGNAL_FAILING: Gauge "tidegate_signal_failing" ["target", "signal"]
+        "1 while a probe or query that an adaptive limit follows has no usable answer, otherwise 0. The signal is the name of its chain.";
     EFFECTIVE: Gauge "rate_limit_effective_limit" ["policy"]
         "Units in force of each adaptive limit; for limits by URL, of the slowest URL. The label is policy/limit if the policy has several limits.";
+    SHARE_TENANTS: Gauge "tidegate_share_tenants" ["policy"]
+        "Tenants that asked this instance within the last second and are told apart, for each policy with a share. At most 1,000.";
+    SHARE_CONTENDED: Gauge "tidegate_share_contended" ["policy"]
+        "1 while the tenants of a share ask for more than the limit that they share, otherwise 0.";
+    SHARE_LEVEL: Gauge "tidegate_share_level" ["policy"]
+        "The part of a shared limit that a tenant of weight 1 may use: 1 unless tenants contend for it.";
     DOWNSTREAM_P99: Gauge "downstream_latency_p99" ["target"]
         "99th percentile latency of a target over the last minute in seconds, at most a quarter too high. At most 256 targets.";
     RELOADS: Counter "tidegate_config_reload_total" ["result"]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use tidegate::driver::{CallTimes, NetworkStats, SnapshotStats};
-use tidegate::{BreakerState, LeaseStats, MemoryStats, Source, StoreErrorKind};
+use tidegate::{BreakerState, LeaseStats, MemoryStats, ShareStatus, Source, StoreErrorKind};
 use tidegate_core::adaptive::UrlSummary;
+use tidegate_request::BadToken;
 
 use super::catalog::Family;
 use super::histogram::BOUNDS_NS;
@@ -21,8 +22,12 @@ pub(crate) struct Figures<'a> {
     pub(crate) upstreams: Vec<UpstreamView<'a>>,
     /// The load pressure of each target: 0 healthy, 1 overloaded.
     pub(crate) pressures: BTreeMap<String, f64>,
+    /// Whether each probe and query fails, by target and signal.
+    pub(crate) failing_signals: BTreeMap<[String; 2], bool>,
     /// The units in force of each limit that follows the load.
     pub(crate) effective: Vec<(String, u64)>,
+    /// How tenants share a limit, by policy.
+    pub(crate) shares: Vec<(String, ShareStatus)>,
     /// The 99th percentile latency of each target.
     pub(crate) p99_us: Vec<(String, u64)>,
     /// The busiest URLs; `None` stands for all others.
@@ -49,6 +54,7 @@ impl Metrics {
     pub(super) fn gather(&self, figures: &Figures<'_>, to: &mut impl Sink) {
         self.checks(to);
         self.doors(to);
+        self.bad_tokens(to);
         self.store_errors(to);
         self.store_outage(to);
         self.quorum_servers(to);
@@ -60,6 +66,7 @@ impl Metrics {
             places(to, in_flight);
         }
         load(to, figures);
+        shares(to, &figures.shares);
         upstreams::render_urls(to, &figures.urls);
         let store = self.store().map(|store| store.report()).unwrap_or_default();
         breaker(to, store.breaker);
@@ -127,6 +134,11 @@ impl Metrics {
         to.samples(&catalog::AUTH_FAILURES, failed);
     }
 
+    fn bad_tokens(&self, to: &mut impl Sink) {
+        let bad = BadToken::ALL.iter().zip(self.bad_tokens.read());
+        to.samples(&catalog::BAD_TOKENS, bad.map(|(why, count)| ([why.as_str()], count)));
+    }
+
     fn shed_by_proxy(&self, to: &mut impl Sink) {
         let shed = Shed::ALL.iter().zip(self.shed.read());
         to.samples(&catalog::SHED, shed.map(|(why, count)| ([why.as_str()], count)));
@@ -140,16 +152,29 @@ impl Metrics {
 
 /// The bound on requests at the upstreams.
 fn places(to: &mut impl Sink, figures: InFlightFigures) {
-    let InFlightFigures { max, in_use, spare, is_local } = figures;
+    let InFlightFigures { max, in_use, spare, is_local, .. } = figures;
     to.samples(&catalog::PLACES, [(["in_use"], in_use), (["spare"], spare)]);
     to.single(&catalog::PLACES_MAX, max);
     to.single(&catalog::PLACES_LOCAL, u64::from(is_local));
 }
 
+/// How tenants share limits. Their names are no labels.
+fn shares(to: &mut impl Sink, shares: &[(String, ShareStatus)]) {
+    let count = |active: usize| u64::try_from(active).unwrap_or(u64::MAX);
+    let each = || shares.iter().map(|(policy, status)| ([policy], status));
+    to.samples(&catalog::SHARE_TENANTS, each().map(|(policy, it)| (policy, count(it.active))));
+    let contended = each().map(|(policy, it)| (policy, u64::from(it.level.is_some())));
+    to.samples(&catalog::SHARE_CONTENDED, contended);
+    to.samples(&catalog::SHARE_LEVEL, each().map(|(policy, it)| (policy, it.level.unwrap_or(1.0))));
+}
+
 /// The pressure of targets, and the units in force of the limits that follow it.
 fn load(to: &mut impl Sink, figures: &Figures<'_>) {
-    let Figures { pressures, effective, p99_us, .. } = figures;
+    let Figures { pressures, failing_signals, effective, p99_us, .. } = figures;
     to.samples(&catalog::PRESSURE, pressures.iter().map(|(target, value)| ([target], *value)));
+    let failing = failing_signals.iter();
+    let failing = failing.map(|(names, failing)| (names.each_ref(), u64::from(*failing)));
+    to.samples(&catalog::SIGNAL_FAILING, failing);
     to.samples(&catalog::EFFECTIVE, effective.iter().map(|(limit, units)| ([limit], *units)));
     let p99_s = p99_us.iter().map(|(target, p99_us)| ([target], seconds(*p99_us, 1e6)));
     to.samples(&catalog::DOWNSTREAM_P99, p99_s);

@@ -1,6 +1,7 @@
 //! Metrics of the upstreams of the proxy.
 
 use http::StatusCode;
+use serde::Serialize;
 use tidegate_core::adaptive::UrlSummary;
 
 use super::catalog;
@@ -44,12 +45,15 @@ pub(crate) struct UpstreamCounts {
 }
 
 /// The bound on requests at the upstreams, `proxy.in_flight`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct InFlightFigures {
     pub(crate) max: u64,
+    /// Whose requests count: `node` or `fleet`.
+    pub(crate) scope: &'static str,
     pub(crate) in_use: u64,
     pub(crate) spare: u64,
     /// Whether this node goes by its share, because the store fails.
+    #[serde(rename = "local")]
     pub(crate) is_local: bool,
 }
 

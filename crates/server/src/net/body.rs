@@ -9,7 +9,7 @@ use hyper::body::{Body, Incoming};
 
 use super::clients::ClientUsage;
 use super::http::Activity;
-use super::room::{REQUESTS, Reserved, Room, SMALL_REQUESTS};
+use super::room::{READ_AHEAD, REQUESTS, Reserved, Room, SMALL_REQUESTS};
 
 /// Nearly all bodies are smaller, and arrive in one piece: then they need no room. One in several pieces needs room from its
 /// first byte, because its client decides how long it is kept.
@@ -34,6 +34,15 @@ struct Rooms<'r, 'c> {
 pub(crate) struct Collected<'r> {
     pub(crate) bytes: Bytes,
     pub(crate) room: Option<Reserved<'r>>,
+}
+
+/// A body that is being read. Nearly all are one piece, which needs no copy. Others are copied, because a small slice would
+/// keep its whole read buffer alive.
+#[derive(Debug, Default)]
+pub(crate) struct Collecting<'r> {
+    whole: Option<Bytes>,
+    pieces: Vec<u8>,
+    room: Option<Reserved<'r>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,26 +74,60 @@ async fn collect_into<'r, B>(
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let (mut bytes, mut room) = (Vec::new(), None);
+    let mut read = Collecting::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BodyReadError::Broken)?;
         let Ok(data) = frame.into_data() else { continue };
-        let length = bytes.len() + data.len();
-        if length > bytes_max {
+        if read.len() + data.len() > bytes_max {
             return Err(BodyReadError::TooLarge);
         }
-        // Nearly all bodies are one frame, which needs no copy. Others are copied, because a small slice would keep
-        // its whole read buffer alive.
-        let is_whole = bytes.is_empty() && body.is_end_stream();
-        if !is_whole || length > SMALL_BYTES {
-            rooms.extend(&mut room, bytes.len(), data.len())?;
+        let is_end = body.is_end_stream();
+        read.add(rooms, data, is_end)?;
+        if is_end {
+            break;
+        }
+    }
+    Ok(read.finish())
+}
+
+impl Collecting<'static> {
+    /// Adds a piece of a body of `client` that the proxy reads ahead; `is_end`: the last one.
+    pub(crate) fn extend(
+        &mut self,
+        client: Option<&Arc<ClientUsage>>,
+        data: Bytes,
+        is_end: bool,
+    ) -> Result<(), BodyReadError> {
+        self.add(&Rooms { small: &READ_AHEAD, large: &READ_AHEAD, client }, data, is_end)
+    }
+}
+
+impl<'r> Collecting<'r> {
+    pub(crate) fn len(&self) -> usize {
+        self.whole.as_ref().map_or(self.pieces.len(), Bytes::len)
+    }
+
+    pub(crate) fn finish(self) -> Collected<'r> {
+        Collected { bytes: self.whole.unwrap_or_else(|| self.pieces.into()), room: self.room }
+    }
+
+    fn add(
+        &mut self,
+        rooms: &Rooms<'r, '_>,
+        data: Bytes,
+        is_end: bool,
+    ) -> Result<(), BodyReadError> {
+        let (held, is_whole) = (self.len(), is_end && self.len() == 0);
+        if !is_whole || held + data.len() > SMALL_BYTES {
+            rooms.extend(&mut self.room, held, data.len())?;
         }
         if is_whole {
-            return Ok(Collected { bytes: data, room });
+            self.whole = Some(data);
+        } else {
+            self.pieces.extend_from_slice(&data);
         }
-        bytes.extend_from_slice(&data);
+        Ok(())
     }
-    Ok(Collected { bytes: bytes.into(), room })
 }
 
 impl<'r> Rooms<'r, '_> {

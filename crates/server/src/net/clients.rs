@@ -142,6 +142,13 @@ impl Client {
     }
 }
 
+impl ClientRequestSlot {
+    /// What its client holds.
+    pub(crate) const fn usage(&self) -> &Arc<ClientUsage> {
+        &self.usage
+    }
+}
+
 impl From<Peer> for Client {
     /// A client that nobody counts.
     fn from(peer: Peer) -> Self {

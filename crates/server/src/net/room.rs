@@ -10,6 +10,9 @@ use super::clients::ClientUsage;
 pub(crate) static REQUESTS: Room = Room::new(RoomKind::Requests, 64 << 20);
 /// The same for bodies of up to 4 KiB, that large ones must not keep out.
 pub(crate) static SMALL_REQUESTS: Room = Room::new(RoomKind::SmallRequests, 32 << 20);
+/// Bodies that the proxy reads before it forwards them. Its clients are the public: they do not keep out the bodies of other
+/// doors.
+pub(crate) static READ_AHEAD: Room = Room::new(RoomKind::ReadAhead, 64 << 20);
 /// Answers that clients have not read.
 pub(crate) static ANSWERS: Room = Room::new(RoomKind::Answers, 64 << 20);
 
@@ -21,12 +24,13 @@ const CLIENT_PART: usize = 4;
 pub(crate) enum RoomKind {
     Requests,
     SmallRequests,
+    ReadAhead,
     Answers,
 }
 
 /// What one client holds of each kind.
 #[derive(Default, Debug)]
-pub(crate) struct HeldBytes([AtomicUsize; 3]);
+pub(crate) struct HeldBytes([AtomicUsize; 4]);
 
 /// A bound on bytes. Relaxed ordering is enough: nothing else depends on the count.
 #[derive(Debug)]

@@ -240,31 +240,21 @@ fn log_outage(app: &AppState, store: &WatchedStore, outage: &Outage) {
     let Fallbacks { deny, allow, local } =
         Fallbacks::of_store(app, *role, outage.trouble.lives_from);
     let (outage_s, error) = (outage.seconds(), one_line(&outage.trouble.error));
-    let (store, local, allow, deny) =
-        (role.as_str(), local.listed(), allow.listed(), deny.listed());
-    if outage.failures > FAILURES_MIN {
-        tracing::warn!(
-            store,
-            %url,
-            outage_s,
-            error,
-            policies_local = local,
-            policies_allow = allow,
-            policies_deny = deny,
-            "the store still does not serve"
-        );
-        return;
-    }
+    let message = if outage.failures == FAILURES_MIN {
+        "the store does not serve: each of these policies decides by its `on_store_error` until it does, and it is tried \
+         again all the time; `tidegate doctor --store URL` says more"
+    } else {
+        "the store still does not serve"
+    };
     tracing::warn!(
-        store,
+        store = role.as_str(),
         %url,
         outage_s,
         error,
-        policies_local = local,
-        policies_allow = allow,
-        policies_deny = deny,
-        "the store does not serve: each of these policies decides by its `on_store_error` until it does, and it is \
-         tried again all the time; `tidegate doctor --store URL` says more"
+        policies_local = local.listed(),
+        policies_allow = allow.listed(),
+        policies_deny = deny.listed(),
+        "{message}"
     );
 }
 

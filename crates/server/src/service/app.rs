@@ -25,7 +25,7 @@ pub(crate) struct AppState {
 impl AppState {
     #[cfg(test)]
     pub(crate) fn new(draft: Draft) -> Arc<Self> {
-        Self::with_labels(draft, KeyLabels::from_env(None, false))
+        Self::with_labels(draft, KeyLabels::new(None, false))
     }
 
     pub(crate) fn with_labels(draft: Draft, labels: KeyLabels) -> Arc<Self> {
@@ -88,7 +88,9 @@ impl AppState {
         then(&Figures {
             upstreams: in_force.upstreams().collect(),
             pressures: adaptive.pressures(),
+            failing_signals: adaptive.failing_signals(),
             effective: limits.map(|limit| (limit.label(), limit.in_force())).collect(),
+            shares: in_force.shares(),
             p99_us: seen.map(|(target, summary)| (target, summary.p99_us)).collect(),
             urls: self.urls.busiest(URLS_MAX).into_iter().map(shown_url).collect(),
             in_flight: in_force.in_flight.as_ref().map(|bound| bound.figures()),

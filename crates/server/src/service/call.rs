@@ -12,7 +12,7 @@ use tidegate::{
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
 use crate::metrics::{Counters, Door, Outcome, Status};
 use tidegate_config::BY_REQUEST;
-use tidegate_request::{ClientRequest, RouteMatch};
+use tidegate_request::{AmbiguousRequest, ClientRequest, RouteMatch};
 
 /// One request at one door: one configuration, one start time. `Copy`, so that late answers can move it.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ impl<'s, 'q> Question<'s, 'q> {
 
     /// Checks it without asking it.
     pub(crate) fn validate(&self) -> Result<(), Unanswered> {
-        self.policy.validate(self.key, self.op).map_err(Unanswered::new)
+        self.policy.validate(self.key, self.cost, self.op).map_err(Unanswered::new)
     }
 
     fn asked(&self, in_force: &'s InForce) -> Asked<'s, 'q> {
@@ -140,6 +140,22 @@ impl<'s> Call<'s> {
     #[inline]
     pub(crate) fn policy(self, name: &str, op: Op) -> Result<Handle<'s>, Unanswered> {
         self.in_force.policy(name).ok_or_else(|| self.unknown(name, op))
+    }
+
+    /// The policy and key of a request, by its route or by this policy. A token that counts as none is counted.
+    pub(crate) fn find<'a>(
+        self,
+        request: &ClientRequest<'_>,
+        policy: Option<&'a str>,
+    ) -> Result<Option<RouteMatch<'a>>, AmbiguousRequest>
+    where
+        's: 'a,
+    {
+        let found = self.in_force.http.routes.find(request, policy);
+        if let Some(why) = request.bad_token() {
+            self.service.metrics.bad_token(why);
+        }
+        found
     }
 
     /// The policy of a route.

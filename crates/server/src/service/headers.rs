@@ -85,7 +85,7 @@ pub(crate) fn report(
         return None;
     }
     let label = labels.find(answer.binding, limit);
-    let headers = if answer.fails_closed() { Headers::Off } else { dialect };
+    let headers = if answer.fails_closed() { Headers::OFF } else { dialect };
     Some(Report { headers, label, decision: answer.decision, now })
 }
 
@@ -105,7 +105,7 @@ mod tests {
         let policy = engine.policy_ref("p\"ö").unwrap();
         let (answer, labels) = (policy.check("k").now().unwrap(), Labels::new(*policy));
         let now = Timestamp::from_micros(1_700_000_000_250_000);
-        add(&mut headers, Headers::LegacyEpoch, &answer, &labels, now);
+        add(&mut headers, Headers::default(), &answer, &labels, now);
         let got: Vec<_> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(got, expected);
@@ -153,7 +153,7 @@ mod tests {
             effective.set(units);
             let mut headers = HeaderMap::new();
             let answer = policy.check("k").now().unwrap();
-            add(&mut headers, Headers::Standard, &answer, &labels, Timestamp::EPOCH);
+            add(&mut headers, Headers::STANDARD, &answer, &labels, Timestamp::EPOCH);
             let written = headers["ratelimit-policy"].to_str().unwrap();
             assert_eq!(written, format!("\"api\";q={expected};w=3600"));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use tidegate::adaptive::Priority;
-use tidegate::{Effective, Engine, Key, Policy, PolicyRef, PolicyView};
+use tidegate::{Effective, Engine, Key, Policy, PolicyRef, PolicyView, ShareStatus};
 
 use crate::adaptive::{AdaptiveLimits, SheddingLimit};
 use crate::metrics::{Counters, UpstreamView};
@@ -180,6 +180,13 @@ impl InForce {
     pub(crate) fn policies(&self) -> impl Iterator<Item = PolicyView<'_>> {
         let all = self.engine.policies().zip(&self.slots);
         all.filter(|(_, slot)| !slot.is_placeholder).map(|(policy, _)| policy)
+    }
+
+    /// How tenants share limits, by policy.
+    pub(crate) fn shares(&self) -> Vec<(String, ShareStatus)> {
+        let share =
+            |policy: PolicyView<'_>| Some((policy.name().to_owned(), policy.share_status()?));
+        self.policies().filter_map(share).collect()
     }
 
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = UpstreamView<'_>> {

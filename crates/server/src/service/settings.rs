@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
+use tidegate::SystemClock;
 use tidegate::tower::Headers;
 
-use tidegate_config::{DoorRules, SecretSource, checked_token};
-use tidegate_request::{ClientIp, Routes};
+use tidegate_config::{DoorRules, SecretSource, TokenKeys, checked_token};
+use tidegate_request::{ClientIp, ClientRequest, Routes, TokenVerifier};
 
 /// The default trusts no proxy, has no routes, and allows admin calls from this machine only.
 #[derive(Clone, Default, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) client_ip: ClientIp,
     /// The routes of forward-auth.
     pub(crate) routes: Routes,
+    /// Verifies tokens of requests; `None` without `jwt`.
+    tokens: Option<Arc<TokenVerifier>>,
     /// For calls that change something.
     pub(crate) admin: AdminToken,
     /// Names of the API, beside `localhost` and addresses.
@@ -25,12 +28,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the token now, so that a missing file is an error.
+    /// Reads the token and the keys now, so that a missing file is an error.
     pub(crate) fn from_rules(rules: &DoorRules) -> Result<Self, String> {
         let admin = rules.admin_token.as_ref().map_or(Ok(AdminToken::default()), admin);
         Ok(Self {
             client_ip: rules.client_ip.clone(),
             routes: rules.routes(),
+            tokens: rules.token_keys.as_ref().map(TokenKeys::read).transpose()?.map(Arc::new),
             admin: admin.map_err(|why| format!("admin.token_file: {why}"))?,
             own_hosts: rules.own_hosts.clone(),
             headers: rules.headers,
@@ -39,6 +43,14 @@ impl Settings {
 }
 
 impl Settings {
+    /// The request with what can verify its token.
+    pub(crate) fn identified<'a>(&'a self, request: ClientRequest<'a>) -> ClientRequest<'a> {
+        match &self.tokens {
+            Some(tokens) => request.verified_by(tokens, &SystemClock),
+            None => request,
+        }
+    }
+
     /// Whether the API is called by this name, beside `localhost` and addresses.
     pub(crate) fn is_own_host(&self, host: &str) -> bool {
         self.own_hosts.iter().any(|own| own == host)

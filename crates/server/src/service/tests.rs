@@ -66,7 +66,7 @@ fn check(service: &CheckService, name: &str) -> Result<bool, Unanswered> {
 fn counters_stay_with_their_policy_across_reloads() {
     let service = CheckService::new(
         draft("api: fixed-window 2/day, login: 5/h", None),
-        KeyLabels::from_env(None, false),
+        KeyLabels::new(None, false),
     );
     assert_eq!([(); 3].map(|()| check(&service, "api")), [Ok(true), Ok(true), Ok(false)]);
     assert_eq!(check(&service, "login"), Ok(true));
@@ -81,7 +81,7 @@ fn counters_stay_with_their_policy_across_reloads() {
 
 #[test]
 fn unknown_policies_are_errors_under_one_name() {
-    let service = CheckService::new(draft("login: 5/h", None), KeyLabels::from_env(None, false));
+    let service = CheckService::new(draft("login: 5/h", None), KeyLabels::new(None, false));
     for number in 0..50 {
         assert!(check(&service, &format!("made-up-{number}")).is_err());
     }
@@ -100,7 +100,7 @@ async fn every_kind_of_question_has_a_source_while_the_store_fails() {
                     job: { algorithm: concurrency, limit: 1 }";
     let draft =
         Draft::build(&config(policies), Engine::builder().store(Down), Arc::default(), None);
-    let service = CheckService::new(draft.unwrap(), KeyLabels::from_env(None, false));
+    let service = CheckService::new(draft.unwrap(), KeyLabels::new(None, false));
     let in_force = service.in_force();
     let call = service.call(&in_force, Door::Http);
     let question =
@@ -129,7 +129,7 @@ async fn every_kind_of_question_has_a_source_while_the_store_fails() {
 #[test]
 fn only_takes_are_recorded() {
     let service =
-        CheckService::new(draft("api: fixed-window 1/day", None), KeyLabels::from_env(None, false));
+        CheckService::new(draft("api: fixed-window 1/day", None), KeyLabels::new(None, false));
     let in_force = service.in_force();
     let call = service.call(&in_force, Door::Http);
     let policy = call.policy("api", Op::Peek).unwrap();

@@ -117,14 +117,15 @@ impl InFlightBound {
     }
 
     pub(crate) fn figures(&self) -> InFlightFigures {
-        let (in_use, spare, is_local) = match &self.counter {
-            Counter::Node(count) => (count.count(), 0, false),
+        let (scope, in_use, spare, is_local) = match &self.counter {
+            Counter::Node(count) => ("node", count.count(), 0, false),
             Counter::Fleet(fleet) => {
                 let places = lock(&fleet.places);
-                (places.in_use(), places.spare() as u64, fleet.is_local.load(Relaxed))
+                let is_local = fleet.is_local.load(Relaxed);
+                ("fleet", places.in_use(), places.spare() as u64, is_local)
             }
         };
-        InFlightFigures { max: self.max.max, in_use, spare, is_local }
+        InFlightFigures { max: self.max.max, scope, in_use, spare, is_local }
     }
 }
 

@@ -15,10 +15,10 @@ use super::failure::Failure;
 use super::health::{Admits, Health};
 use super::http2::{self, SharedConnection};
 use super::pool::Pool;
-use super::tls::Tls;
 use super::upload::Upload;
 use crate::metrics::{UpstreamCounts, UpstreamView};
 use crate::net::Stream;
+use crate::net::client_tls::Tls;
 use tidegate_config::proxy::{Endpoint, Settings, Target, Times};
 
 /// The first may cross a GOAWAY, the second may find the connection closed.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::counts::ReplayCounts;
 use super::lines::Lines;
+use super::plans::{DEFAULT_HEADER, entry, plan_of};
 use super::record::{LogTime, Record, rfc_3339_utc};
 use super::replayer::{Replayer, Verdict};
 use super::report::{notes, percent};
@@ -16,13 +17,6 @@ use tidegate_core::text::printable;
 
 /// Clients that are counted one by one. Later ones are counted together.
 const CLIENTS_MAX: usize = 200_000;
-
-/// Plans that are counted one by one: anybody may have written the log.
-const PLANS_MAX: usize = 100;
-const OTHER_PLANS: &str = "(others)";
-
-/// The header that names the plan of a request.
-const PLAN: &str = "x-plan";
 
 /// Requests by what becomes of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -91,7 +85,7 @@ pub struct ComparisonReport {
     pub total: Flips,
     /// By the policy of the new configuration, or of the old one where the new one has none for the request.
     pub policies: Vec<FlipRow>,
-    /// By the header `x-plan`, where the log has it.
+    /// By the header that names the plan, where the log has it.
     pub plans: Vec<FlipRow>,
     pub clients_changed: usize,
     /// Those for whom most changes first.
@@ -147,8 +141,8 @@ impl Comparison {
         let decided = Record::read(line, true).and_then(|record| {
             self.counts.at(record.at);
             let (before, now) = (old.verdict(&record)?, new.verdict(&record)?);
-            let plan = record.headers.iter().find(|(name, _)| name == PLAN);
-            Ok((record.at, before, now, plan.map(|(_, plan)| printable(plan))))
+            let plan = new.plan_header().unwrap_or(DEFAULT_HEADER);
+            Ok((record.at, before, now, plan_of(&record, plan)))
         });
         match decided {
             Ok((at, before, now, plan)) => self.add(at, &before, now, plan),
@@ -164,9 +158,7 @@ impl Comparison {
             self.policies.entry(policy.to_owned()).or_default().add(was, is);
         }
         if let Some(plan) = plan {
-            let has_room = self.plans.len() < PLANS_MAX || self.plans.contains_key(&plan);
-            let plan = if has_room { plan } else { OTHER_PLANS.to_owned() };
-            self.plans.entry(plan).or_default().add(was, is);
+            entry(&mut self.plans, plan).add(was, is);
         }
         let has_room = self.clients.len() < CLIENTS_MAX || self.clients.contains_key(&now.client);
         if has_room {

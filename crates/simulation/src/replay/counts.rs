@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use serde::Serialize;
 
+use super::plans::{self, PlanCounts};
 use super::rates::ClientRates;
 use super::record::{LineError, LogTime, rfc_3339_utc};
 use super::replayer::Outcome;
@@ -55,6 +56,8 @@ pub(super) struct PolicyCounts {
     pub(super) denied: u64,
     /// Denials of keys beyond `KEYS_MAX`.
     pub(super) others: u64,
+    /// Of requests that name their plan.
+    pub(super) plans: BTreeMap<String, PlanCounts>,
     keys: HashMap<Box<[u8]>, Denials>,
 }
 
@@ -89,7 +92,7 @@ impl ReplayCounts {
         self.has_fraction |= at.has_fraction;
     }
 
-    pub(super) fn decided(&mut self, at: LogTime, outcome: Outcome<'_>) {
+    pub(super) fn decided(&mut self, at: LogTime, outcome: Outcome<'_>, plan: Option<String>) {
         let Outcome { policy, key, denied, lacks_headers } = outcome;
         self.lacks_headers += u64::from(lacks_headers);
         self.timeline.add(at.us, denied);
@@ -98,6 +101,9 @@ impl ReplayCounts {
         }
         let Some(counts) = self.policies.get_mut(policy) else { return };
         counts.requests += 1;
+        if let Some(plan) = plan {
+            plans::entry(&mut counts.plans, plan).add(denied);
+        }
         if !denied {
             return;
         }
@@ -160,9 +166,9 @@ mod tests {
     fn memory_is_bounded_whatever_keys_come() {
         let mut counts = ReplayCounts::default();
         for number in 0..KEYS_MAX + 10 {
-            counts.decided(NOW, denied(number.to_string()));
+            counts.decided(NOW, denied(number.to_string()), None);
         }
-        counts.decided(NOW, denied("7"));
+        counts.decided(NOW, denied("7"), None);
         let api = &counts.policies["api"];
         assert_eq!((api.keys_denied(), api.others), (KEYS_MAX, 10));
         assert_eq!((api.most_denied(1)[0].key.as_str(), api.most_denied(1)[0].denied), ("7", 2));
@@ -172,7 +178,7 @@ mod tests {
     fn long_keys_are_truncated_and_stay_distinct() {
         let mut counts = ReplayCounts::default();
         for end in ["a", "b", "b"] {
-            counts.decided(NOW, denied("x".repeat(5000) + end));
+            counts.decided(NOW, denied("x".repeat(5000) + end), None);
         }
         let most = counts.policies["api"].most_denied(9);
         assert_eq!(most.iter().map(|key| key.denied).collect::<Vec<_>>(), [2, 1]);

@@ -10,6 +10,7 @@ use tidegate::{
 };
 
 use super::counts::ReplayCounts;
+use super::plans::plan_of;
 use super::record::{LineError, Record};
 use tidegate_core::text::unknown_policy;
 use tidegate_request::{
@@ -26,6 +27,8 @@ pub struct Replayer {
     policies: Vec<String>,
     /// Replaces the key of the route or the policy.
     key: Option<CountedBy>,
+    /// The header that names the plan of a request.
+    plan_header: Option<String>,
 }
 
 /// The decision on one request.
@@ -87,13 +90,34 @@ impl Replayer {
             return Err("the configuration has no routes: say which `policy`".to_owned());
         }
         let key = key.map(CountedBy::One);
-        Ok(Self { engine, store, clock, routes, client_ip, policies: asked, key })
+        Ok(Self {
+            engine,
+            store,
+            clock,
+            routes,
+            client_ip,
+            policies: asked,
+            key,
+            plan_header: None,
+        })
     }
 
-    /// Whether a key needs headers: reading them takes longer than the rest of a line.
+    /// Counts by plan as well, which this header of the log names.
+    #[must_use]
+    pub fn by_plan(mut self, header: &str) -> Self {
+        self.plan_header = Some(header.to_ascii_lowercase());
+        self
+    }
+
+    pub(super) fn plan_header(&self) -> Option<&str> {
+        self.plan_header.as_deref()
+    }
+
+    /// Whether a key or the plan needs headers: reading them takes longer than the rest of a line.
     pub(super) fn reads_headers(&self) -> bool {
         let by_route = || self.routes.reads_headers();
-        self.policies.is_empty() && by_route()
+        self.plan_header.is_some()
+            || self.policies.is_empty() && by_route()
             || self.key.as_ref().map_or_else(by_route, CountedBy::reads_headers)
     }
 
@@ -141,15 +165,16 @@ impl Replayer {
         counts: &mut ReplayCounts,
     ) -> Result<(), LineError> {
         let seen = self.seen(record)?;
+        let plan = self.plan_header().and_then(|header| plan_of(record, header));
         if self.policies.is_empty() {
             match self.outcome(&seen, None)? {
-                Some(outcome) => counts.decided(record.at, outcome),
+                Some(outcome) => counts.decided(record.at, outcome, plan.clone()),
                 None => counts.unlimited += 1,
             }
         }
         for policy in &self.policies {
             if let Some(outcome) = self.outcome(&seen, Some(policy))? {
-                counts.decided(record.at, outcome);
+                counts.decided(record.at, outcome, plan.clone());
             }
         }
         counts.rates.add(&seen.client_name(), record.at.us);

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::counts::{DeniedKey, PolicyCounts, ReplayCounts, Unreadable};
+use super::plans::PlanReport;
 use super::rates::RateReport;
 use super::record::rfc_3339_utc;
 use super::timeline::TimelineSteps;
@@ -34,6 +35,9 @@ pub struct PolicyReport {
     pub denied: u64,
     pub denied_percent: f64,
     pub keys_denied: usize,
+    /// By the header that names the plan, if it was asked for and the log has it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanReport>,
     /// The most denied first.
     pub keys: Vec<DeniedKey>,
     /// Denials of keys beyond those that are counted one by one.
@@ -49,6 +53,7 @@ impl ReplayReport {
             denied: policy.denied,
             denied_percent: percent(policy.denied, policy.requests),
             keys_denied: policy.keys_denied(),
+            plans: policy.plans.iter().map(|(plan, counts)| counts.report(plan)).collect(),
             keys: policy.most_denied(top),
             denied_by_others: policy.others,
         };

@@ -121,9 +121,10 @@ impl PostgresServer {
     pub fn restart(&self) {
         let mut process = self.process();
         process.kill();
-        // The processes of connections end a moment after the server.
-        wait_until("the port to be free again", DEADLINE, || {
-            std::net::TcpListener::bind(self.address()).is_ok()
+        // The processes of connections end a moment after the server. Until then they hold its port, or its shared
+        // memory, without which no other server starts on the same data.
+        wait_until("every process of the server to end", DEADLINE, || {
+            std::net::TcpListener::bind(self.address()).is_ok() && !is_in_use(&self.setup.data)
         });
         let _ = fs::remove_file(self.setup.data.join("postmaster.pid"));
         *process = self.setup.launch();
@@ -194,6 +195,14 @@ impl PostgresServer {
     fn process(&self) -> MutexGuard<'_, Process> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a process works in this folder, as every process of a PostgreSQL server does in its data.
+fn is_in_use(data: &Path) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut folders =
+        processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    folders.any(|folder| folder == data)
 }
 
 /// Debian installs each version in a folder of its own, outside PATH: the newest counts.

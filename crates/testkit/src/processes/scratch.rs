@@ -55,7 +55,7 @@ impl Drop for PrivateDir {
 
 /// A loopback port that is free, as is its bus port. Returned only once in this process, so that a server that is
 /// stopped for a while can be restarted on it. Another process may still take it.
-pub(super) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let is_new = |port| GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);

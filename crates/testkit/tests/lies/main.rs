@@ -1,6 +1,7 @@
 //! Stores that lie are caught: the behaviour list can fail, and says by name what is broken.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +42,8 @@ enum Lie {
     IgnoresTime,
     /// A refund gives back nothing.
     KeepsRefunds,
+    /// All limits are charged the same.
+    IgnoresFactors,
 }
 
 impl Liar {
@@ -101,6 +104,14 @@ impl Store for Liar {
                     first.map(|keyed| KeyedLimit { scope: &scope, ..*keyed }).collect();
                 self.memory.decide(&StoreRequest { limits: &limits, ..*request }, now)
             }
+            (Lie::IgnoresFactors, _) => {
+                let plain = |keyed: &KeyedLimit<'_>| keyed.scope.clone().costing(NonZeroU64::MIN);
+                let scopes: Vec<_> = request.limits.iter().map(plain).collect();
+                let limits = request.limits.iter().zip(&scopes);
+                let limits: Vec<_> =
+                    limits.map(|(keyed, scope)| KeyedLimit { scope, ..*keyed }).collect();
+                self.ask(&StoreRequest { limits: &limits, ..*request }, now)
+            }
             (Lie::IgnoresTime, _) => {
                 self.ask(request, Timestamp::from_micros(1_700_000_000_000_000))
             }
@@ -135,6 +146,8 @@ async fn every_lie_breaks_the_promise_that_it_is_about() {
         (Lie::MixesScopes, "keeps_scopes_apart"),
         (Lie::IgnoresTime, "agrees_with_the_store_in_memory"),
         (Lie::KeepsRefunds, "gives_back_what_was_spent"),
+        (Lie::IgnoresFactors, "multiplies_costs_by_limit"),
+        (Lie::IgnoresFactors, "agrees_with_the_store_in_memory"),
     ] {
         let broken = broken_promises(|| Arc::new(Liar { lie, ..Liar::default() })).await;
         assert!(broken.contains(&promise), "{lie:?}: expected {promise} among {broken:?}");

@@ -37,7 +37,8 @@ pub struct Answer<'a> {
     pub source: Source,
     /// What was wrong with the store, where it should have decided and did not.
     pub store_error: Option<StoreErrorKind>,
-    /// Whether it was allowed only because the policy is a [shadow](crate::Policy::shadow).
+    /// Whether it was allowed only because the policy is a [shadow](crate::Policy::shadow), for all or for
+    /// [this caller](crate::Policy::enforce).
     pub shadow_denied: bool,
 }
 

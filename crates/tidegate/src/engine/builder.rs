@@ -1,6 +1,6 @@
 //! Builds an engine: the first one, or the successor of one that runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use tidegate_core::LimitError;
 use super::overrides::{LoadedOverrides, LoadedTable};
 use super::policies::Policies;
 use super::stores::{StoreVariants, Stores};
-use super::{BuildError, Engine, EngineState, LocalStore};
+use super::{BuildError, Engine, EngineState, LocalStore, Shares};
 use crate::clock::{Clock, SystemClock};
-use crate::policy::{Policy, PolicyProblem};
+use crate::policy::{Compiled, Policy, PolicyProblem};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 
@@ -37,7 +37,7 @@ pub struct EngineBuilder<C = SystemClock> {
     inherited: Inherited,
     nodes: Option<NonZeroU32>,
     clock: Arc<C>,
-    policies: Vec<(String, Result<Policy, LimitError>)>,
+    policies: Vec<NamedPolicy>,
 }
 
 impl Engine {
@@ -121,7 +121,8 @@ impl<C: Clock> EngineBuilder<C> {
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
         let Self { store, inherited, nodes, policies, .. } = self;
         // Lives were measured by the other clock: the table is loaded anew.
-        let inherited = Inherited { table: LoadedTable::default(), ..inherited };
+        let (table, shares) = (LoadedTable::default(), Vec::new());
+        let inherited = Inherited { table, shares, ..inherited };
         EngineBuilder { store, inherited, nodes, clock: Arc::new(clock), policies }
     }
 
@@ -159,19 +160,28 @@ impl<C: Clock> EngineBuilder<C> {
     where
         C: 'static,
     {
-        let mut policies = BTreeMap::new();
-        for (name, policy) in self.policies {
-            let compiled =
-                policy.map_err(PolicyProblem::Limit).and_then(|policy| policy.compile(&name));
+        let mut policies: BTreeMap<String, Compiled> = BTreeMap::new();
+        let is_share = |(_, policy): &&NamedPolicy| share_of(policy).is_some();
+        let shares = self.policies.iter().filter(is_share).map(|(name, _)| name.clone());
+        let shares: BTreeSet<String> = shares.collect();
+        for (name, policy) in in_order(self.policies) {
+            let compiled = policy.map_err(PolicyProblem::Limit).and_then(|policy| {
+                if let Some(of) = policy.share_of().filter(|of| shares.contains(*of)) {
+                    return Err(PolicyProblem::ShareOfShare(of.to_owned()));
+                }
+                let shared = policy.share_of().and_then(|of| policies.get(of));
+                policy.compile(&name, shared)
+            });
             let invalid = |problem| BuildError { policy: name.clone(), problem };
-            let compiled = compiled.map_err(invalid)?;
+            let mut compiled = compiled.map_err(invalid)?;
+            compiled.keep_tenants(&self.inherited.shares);
             if policies.contains_key(&name) {
                 return Err(invalid(PolicyProblem::DefinedTwice));
             }
             policies.insert(name, compiled);
         }
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let Inherited { local, variants, table } = self.inherited;
+        let Inherited { local, variants, table, shares: _ } = self.inherited;
         let local = local.unwrap_or_default();
         let (nodes, clock) = (self.nodes, self.clock);
         let policies = Policies::new(policies);
@@ -183,6 +193,25 @@ impl<C: Clock> EngineBuilder<C> {
     }
 }
 
+type NamedPolicy = (String, Result<Policy, LimitError>);
+
+fn share_of(policy: &Result<Policy, LimitError>) -> Option<&str> {
+    policy.as_ref().ok().and_then(Policy::share_of)
+}
+
+/// Shares behind the policies that they share. In a store that spreads keys over nodes, both are kept on one.
+fn in_order(policies: Vec<NamedPolicy>) -> impl Iterator<Item = NamedPolicy> {
+    let shared = policies.iter().filter_map(|(_, policy)| share_of(policy));
+    let shared: BTreeSet<String> = shared.map(str::to_owned).collect();
+    let (shares, others): (Vec<_>, Vec<_>) =
+        policies.into_iter().partition(|(_, policy)| share_of(policy).is_some());
+    let tagged = move |(name, policy): NamedPolicy| {
+        let policy = policy.map(|it| if shared.contains(&name) { it.shared_as(&name) } else { it });
+        (name, policy)
+    };
+    others.into_iter().map(tagged).chain(shares)
+}
+
 /// What an engine leaves to its successor besides its store.
 #[derive(Debug, Default)]
 struct Inherited {
@@ -192,12 +221,14 @@ struct Inherited {
     variants: StoreVariants,
     /// The overrides of run time.
     table: LoadedTable,
+    /// The tenants of policies that share a limit.
+    shares: Vec<Arc<Shares>>,
 }
 
 impl<C: Clock + 'static> Engine<C> {
     /// A builder of the engine that will replace this one, as on a reload: with the same store, clock and number
-    /// of nodes, with what this one counted while the store failed, and with the [overrides](Engine::overrides) of run time; without
-    /// policies.
+    /// of nodes, with what this one counted while the store failed, with what the tenants of a [share](Policy::share) that
+    /// stays as it is asked for, and with the [overrides](Engine::overrides) of run time; without policies.
     ///
     /// What was spent stays spent wherever a policy and its limit keep their names, also under another limit. Remembered
     /// refusals stay behind. So do leases: call `release_leases` on this engine once the next one is in place, or what it
@@ -225,6 +256,7 @@ impl<C: Clock + 'static> Engine<C> {
                 local,
                 variants: stores.variants.clone(),
                 table: state.overrides.table().clone(),
+                shares: state.policies.iter().filter_map(|policy| policy.share.clone()).collect(),
             },
             nodes: state.nodes,
             clock: state.clock.clone(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
-use super::in_force::InForce;
-use super::{Answer, BindingLimit, CheckError, Engine, Key, Queued};
+use super::in_force::{InForce, OwnLimits};
+use super::{Answer, CheckError, Engine, Key, Queued, shares};
 use crate::clock::Clock;
 use crate::permit;
 use crate::policy::{Compiled, CompiledKind, Member, OverrideInForce, PolicyKind};
@@ -22,75 +22,217 @@ pub(super) struct Decided<'e> {
     pub(super) permits: Vec<(usize, u64)>,
 }
 
+/// What a question comes to.
+enum Asked<'e> {
+    /// Limits that the store is asked about.
+    Limits(Limits<'e>),
+    /// An answer without any.
+    Known(Answer<'e>),
+}
+
 /// The limits of one question.
 #[derive(Clone)]
 pub(super) struct Limits<'e> {
     pub(super) policy: &'e Compiled,
     pub(super) mode: Mode,
     pub(super) members: &'e [(Scope, Member)],
-    /// The key's own limit, instead of the policy's only one.
-    pub(super) own: Option<BindingLimit<'e>>,
+    /// What the key has instead.
+    pub(super) own: OwnLimits<'e>,
     /// What of these is in force.
     pub(super) in_force: InForce,
+    /// Whether a tenant of a share has no entry of its own.
+    pub(super) in_rest: bool,
+    /// Whether its caller is never refused.
+    pub(super) in_shadow: bool,
+}
+
+/// What a question is answered with: an answer, with the permits that came with it or without.
+pub(super) trait FromReply<'e>: Send + Unpin {
+    fn from_reply(answer: Answer<'e>, permits: Vec<(usize, u64)>) -> Self;
+}
+
+impl<'e> FromReply<'e> for Decided<'e> {
+    fn from_reply(answer: Answer<'e>, permits: Vec<(usize, u64)>) -> Self {
+        Self { answer, permits }
+    }
+}
+
+impl<'e> FromReply<'e> for Answer<'e> {
+    #[inline]
+    fn from_reply(answer: Self, _: Vec<(usize, u64)>) -> Self {
+        answer
+    }
 }
 
 impl<C: Clock + 'static> Engine<C> {
     /// Asks the store once, and makes an answer of its reply.
-    pub(super) fn decide<'e>(
+    #[inline]
+    pub(super) fn decide<'e, T: FromReply<'e>>(
         &'e self,
         policy: &'e Compiled,
         key: Key<'_>,
         cost: u64,
         op: Op,
-    ) -> Reply<'e, Decided<'e>, CheckError> {
-        let answered = |decision| {
-            let answer = without_limit(policy, decision);
-            Reply::ready(Ok(Decided { answer, permits: vec![] }))
+    ) -> Reply<'e, T, CheckError> {
+        match policy.plain_limits() {
+            Some((mode, members)) => {
+                self.decide_limits(&Limits::declared(policy, mode, members), key, cost, op)
+            }
+            None => self.decide_special(policy, key, cost, op),
+        }
+    }
+
+    /// A policy with overrides, shares or the like.
+    #[inline(never)]
+    fn decide_special<'e, T: FromReply<'e>>(
+        &'e self,
+        policy: &'e Compiled,
+        key: Key<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Reply<'e, T, CheckError> {
+        match self.limits_for(policy, key, cost, op) {
+            Ok(Asked::Limits(limits)) => self.decide_limits(&limits, key, cost, op),
+            Ok(Asked::Known(answer)) => Reply::ready(Ok(T::from_reply(answer, Vec::new()))),
+            Err(error) => Reply::failed(error),
+        }
+    }
+
+    /// The limits of a question, where they may be others than the policy declares.
+    fn limits_for<'e>(
+        &'e self,
+        policy: &'e Compiled,
+        key: Key<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Result<Asked<'e>, CheckError> {
+        let in_shadow = policy.is_shadow_for(key);
+        let CompiledKind::Limits { mode, members, adaptive, .. } = &policy.kind else {
+            return Err(CheckError::Shapes(policy.name()));
         };
-        let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
-            return Reply::failed(CheckError::Shapes(policy.name()));
-        };
+        policy.check_cost(cost)?;
+        let known = |decision| Ok(Asked::Known(without_limit(policy, decision, in_shadow)));
         let own = match policy.override_for(key, &self.state.clock) {
             None => None,
             Some(OverrideInForce::Limit(limit)) => Some(limit),
-            Some(OverrideInForce::Allow) => return answered(Decision::unlimited()),
-            Some(OverrideInForce::Block) => return answered(Decision::blocked()),
+            Some(OverrideInForce::Allow) => return known(Decision::unlimited()),
+            Some(OverrideInForce::Block) => return known(Decision::blocked()),
         };
-        let in_force = InForce::find(*adaptive, members, key, own.as_deref());
-        let limits = Limits { policy, mode: *mode, members, own, in_force };
+        let own = policy.own_limits(key, own, &self.state.clock);
+        // A tenant of a share is counted only if the question makes sense.
+        members.iter().try_for_each(|(_, it)| key.find(policy, it.key.as_deref()).map(drop))?;
+        let (in_force, in_rest) = match &policy.share {
+            None => (InForce::find(*adaptive, members, key, &own), false),
+            Some(shares) => self.tenant_limits(policy, shares, key, cost, op),
+        };
+        let declared = Limits::declared(policy, *mode, members);
+        Ok(Asked::Limits(Limits { own, in_force, in_rest, in_shadow, ..declared }))
+    }
+
+    /// Inlined: of limits that are as declared, nothing is looked at.
+    #[expect(clippy::inline_always, reason = "called, it would take 46 ns instead of 33")]
+    #[inline(always)]
+    fn decide_limits<'e, T: FromReply<'e>>(
+        &'e self,
+        limits: &Limits<'e>,
+        key: Key<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Reply<'e, T, CheckError> {
+        let [(_, only)] = limits.members else {
+            return self.decide_several(limits, key, cost, op);
+        };
+        match key.find(limits.policy, only.key.as_deref()) {
+            Ok(key) => self.decide_for(limits, &[key], cost, op),
+            Err(error) => Reply::failed(error),
+        }
+    }
+
+    /// Several limits, each with its key.
+    #[inline(never)]
+    fn decide_several<'e, T: FromReply<'e>>(
+        &'e self,
+        limits: &Limits<'e>,
+        key: Key<'_>,
+        cost: u64,
+        op: Op,
+    ) -> Reply<'e, T, CheckError> {
         let mut keys = [&[][..]; StoreRequest::MAX_LIMITS];
-        for (slot, (_, member)) in keys.iter_mut().zip(members) {
-            match key.find(policy, member.key.as_deref()) {
+        for (slot, (_, member)) in keys.iter_mut().zip(limits.members) {
+            match key.find(limits.policy, member.key.as_deref()) {
                 Ok(found) => *slot = found,
                 Err(error) => return Reply::failed(error),
             }
         }
-        let keys = &keys[..members.len().min(StoreRequest::MAX_LIMITS)];
+        if limits.in_rest {
+            keys[shares::OWN] = shares::REST_KEY;
+        }
+        let count = limits.members.len().min(StoreRequest::MAX_LIMITS);
+        self.decide_for(limits, &keys[..count], cost, op)
+    }
+
+    /// A reply that is known is read where it lies: to move it takes time.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    fn decide_for<'e, T: FromReply<'e>>(
+        &'e self,
+        limits: &Limits<'e>,
+        keys: &[&[u8]],
+        cost: u64,
+        op: Op,
+    ) -> Reply<'e, T, CheckError> {
         let now = self.state.clock.now();
         if op == Op::Refund && !limits.in_force.is_whole() {
-            return self.refund_whole(limits, keys, cost, now);
+            return self.refund_whole(limits.clone(), keys, cost, now);
         }
-        let Some(reply) = self.put(&limits, keys, cost, op, now) else {
-            return Reply::failed(CheckError::UnknownPolicy(policy.name()));
+        let mut reply = self.put(limits, keys, cost, op, now);
+        match reply.known() {
+            Some(Ok(known)) => match limits.answer(known) {
+                Ok(answer) => Reply::ready(Ok(answer)),
+                Err(error) => Reply::failed(error),
+            },
+            _ => self.without_reply(reply, limits, keys, cost, op, now),
+        }
+    }
+
+    /// The store has failed, or answers later.
+    #[inline(never)]
+    fn without_reply<'e, T: FromReply<'e>>(
+        &'e self,
+        reply: StoreResult<StoreReply>,
+        limits: &Limits<'e>,
+        keys: &[&[u8]],
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+    ) -> Reply<'e, T, CheckError> {
+        let later = match reply.split() {
+            Ok(known) => return Reply::ready(self.answer(limits, keys, cost, op, now, known)),
+            Err(later) => later,
         };
-        match reply.split() {
-            Ok(Ok(reply)) => Reply::ready(limits.answer(reply)),
-            Ok(Err(error)) => Reply::ready(self.fall_back(&limits, keys, cost, op, now, error)),
-            Err(later) => {
-                let later = if op == Op::Take && policy.purpose == PolicyKind::Concurrency {
-                    self.released_if_abandoned(later, &limits, keys, cost)
-                } else {
-                    later
-                };
-                // Only needed if the store fails.
-                let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
-                Reply::later(async move {
-                    match later.await {
-                        Ok(reply) => limits.answer(reply),
-                        Err(error) => self.fall_back(&limits, &keys, cost, op, now, error),
-                    }
-                })
-            }
+        let later = if op == Op::Take && limits.policy.purpose == PolicyKind::Concurrency {
+            self.released_if_abandoned(later, limits, keys, cost)
+        } else {
+            later
+        };
+        let limits = limits.clone();
+        // Only needed if the store fails.
+        let keys: Vec<Box<[u8]>> = keys.iter().map(|key| (*key).into()).collect();
+        Reply::later(async move { self.answer(&limits, &keys, cost, op, now, later.await) })
+    }
+
+    fn answer<'e, T: FromReply<'e>>(
+        &'e self,
+        limits: &Limits<'e>,
+        keys: &[impl AsRef<[u8]>],
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+        reply: Result<StoreReply, StoreError>,
+    ) -> Result<T, CheckError> {
+        match reply {
+            Ok(mut reply) => limits.answer(&mut reply),
+            Err(error) => self.fall_back(limits, keys, cost, op, now, error),
         }
     }
 
@@ -107,16 +249,12 @@ impl<C: Clock + 'static> Engine<C> {
         let request = limits.with(keys, own_limits, |limits| {
             OwnedRequest::from_request(&StoreRequest { mode, limits, cost, op: Op::Take })
         });
-        match request {
-            Some(request) => {
-                let store = self.state.stores.plain.store.clone();
-                permit::released_if_abandoned(later, store, request)
-            }
-            None => later,
-        }
+        permit::released_if_abandoned(later, self.state.stores.plain.store.clone(), request)
     }
 
-    /// Puts a question to the store; `None` where there is no limit to ask about.
+    /// Puts a question to the store.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
     pub(super) fn put(
         &self,
         limits: &Limits<'_>,
@@ -124,8 +262,8 @@ impl<C: Clock + 'static> Engine<C> {
         cost: u64,
         op: Op,
         now: Timestamp,
-    ) -> Option<StoreResult<StoreReply>> {
-        let store = self.state.stores.for_policy(limits.policy).store_for(limits.policy);
+    ) -> StoreResult<StoreReply> {
+        let store = self.state.stores.store_for(limits.policy);
         let (mode, all) = (limits.mode, 0..limits.members.len());
         let own_limits = all.map(|index| limits.limit_of(index));
         limits.with(keys, own_limits, |limits| {
@@ -135,18 +273,16 @@ impl<C: Clock + 'static> Engine<C> {
 
     /// Gives back by the whole limits, and answers for what is in force of them. At a lower rate a unit is a longer time
     /// than it was when it was spent: to give that back would create units as soon as the rate is up again.
-    pub(super) fn refund_whole<'e>(
+    #[inline(never)]
+    fn refund_whole<'e, T: FromReply<'e>>(
         &'e self,
         limits: Limits<'e>,
         keys: &[&[u8]],
         cost: u64,
         now: Timestamp,
-    ) -> Reply<'e, Decided<'e>, CheckError> {
+    ) -> Reply<'e, T, CheckError> {
         let whole = Limits { in_force: InForce::Whole, ..limits.clone() };
-        let Some(refund) = self.put(&whole, keys, cost, Op::Refund, now) else {
-            return Reply::failed(CheckError::UnknownPolicy(limits.policy.name()));
-        };
-        match refund.split() {
+        match self.put(&whole, keys, cost, Op::Refund, now).split() {
             Ok(Ok(refunded)) => self.left_in_force(limits, whole, keys, refunded, now),
             Ok(Err(error)) => Reply::failed(error.into()),
             Err(later) => {
@@ -159,21 +295,18 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
-    fn left_in_force<'e>(
+    fn left_in_force<'e, T: FromReply<'e>>(
         &'e self,
         limits: Limits<'e>,
         whole: Limits<'e>,
         keys: &[impl AsRef<[u8]>],
-        refunded: StoreReply,
+        mut refunded: StoreReply,
         now: Timestamp,
-    ) -> Reply<'e, Decided<'e>, CheckError> {
-        let Some(peek) = self.put(&limits, keys, 0, Op::Peek, now) else {
-            return Reply::ready(whole.answer(refunded));
-        };
-        peek.then(move |left| match left {
-            Ok(left) => limits.answer(left),
+    ) -> Reply<'e, T, CheckError> {
+        self.put(&limits, keys, 0, Op::Peek, now).then(move |left| match left {
+            Ok(mut left) => limits.answer(&mut left),
             // It was given back: an error would have it given back again.
-            Err(_) => whole.answer(refunded),
+            Err(_) => whole.answer(&mut refunded),
         })
     }
 
@@ -182,6 +315,7 @@ impl<C: Clock + 'static> Engine<C> {
         &'e self,
         policy: &'e Compiled,
         request: &ReserveRequest<'_>,
+        in_shadow: bool,
     ) -> Reply<'e, Queued, CheckError> {
         let store = &self.state.stores.for_policy(policy).store;
         let now = self.state.clock.now();
@@ -193,9 +327,9 @@ impl<C: Clock + 'static> Engine<C> {
             let request = ReserveRequest { scope, key, shaper: &shaper, cost, cancel: None };
             let queued = match reply {
                 Ok(reply) => self.queued(reply, &request, store.clone()),
-                Err(error) => self.fall_back_queue(policy, &request, now, error)?,
+                Err(error) => self.fall_back_queue(policy, &request, in_shadow, now, error)?,
             };
-            Ok(if policy.options.shadow { queued.in_shadow() } else { queued })
+            Ok(if in_shadow { queued.in_shadow() } else { queued })
         })
     }
 
@@ -210,50 +344,81 @@ impl<C: Clock + 'static> Engine<C> {
 }
 
 impl<'e> Limits<'e> {
-    /// Hands the limits with their keys to `then`, without a box.
+    /// The limits of a policy as it declares them.
+    #[inline]
+    pub(super) const fn declared(
+        policy: &'e Compiled,
+        mode: Mode,
+        members: &'e [(Scope, Member)],
+    ) -> Self {
+        let (own, in_force) = (OwnLimits::None, InForce::Whole);
+        Self { policy, mode, members, own, in_force, in_rest: false, in_shadow: false }
+    }
+
+    /// Hands the limits with their keys to `then`, without a box. Most policies have one: that takes no room for more.
+    #[inline]
     pub(super) fn with<'a, R>(
+        &'a self,
+        keys: &'a [impl AsRef<[u8]>],
+        mut limits: impl Iterator<Item = &'a Limit>,
+        then: impl FnOnce(&[KeyedLimit<'a>]) -> R,
+    ) -> R {
+        if let ([(scope, _)], [key]) = (self.members, keys) {
+            let keyed = |limit| KeyedLimit { scope, key: key.as_ref(), limit };
+            return then(limits.next().map(keyed).as_slice());
+        }
+        self.with_several(keys, limits, then)
+    }
+
+    #[inline(never)]
+    fn with_several<'a, R>(
         &'a self,
         keys: &'a [impl AsRef<[u8]>],
         limits: impl Iterator<Item = &'a Limit>,
         then: impl FnOnce(&[KeyedLimit<'a>]) -> R,
-    ) -> Option<R> {
-        let mut keyed = self
-            .members
-            .iter()
-            .zip(keys)
-            .zip(limits)
-            .map(|(((scope, _), key), limit)| KeyedLimit { scope, key: key.as_ref(), limit });
-        let mut all = [keyed.next()?; StoreRequest::MAX_LIMITS];
+    ) -> R {
+        let members = self.members.iter().zip(keys).zip(limits);
+        let mut keyed = members.map(|(((scope, _), key), limit)| KeyedLimit {
+            scope,
+            key: key.as_ref(),
+            limit,
+        });
+        let Some(first) = keyed.next() else { return then(&[]) };
+        let mut all = [first; StoreRequest::MAX_LIMITS];
         let mut count = 1;
         for (slot, keyed) in all[1..].iter_mut().zip(keyed) {
             *slot = keyed;
             count += 1;
         }
-        Some(then(&all[..count]))
+        then(&all[..count])
     }
 
-    pub(super) fn answer(&self, reply: StoreReply) -> Result<Decided<'e>, CheckError> {
+    /// The answer that a reply stands for. Takes its permits.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    pub(super) fn answer<T: FromReply<'e>>(&self, reply: &mut StoreReply) -> Result<T, CheckError> {
         let StoreReply { verdict, source, permits, .. } = reply;
-        let missing = || CheckError::UnknownPolicy(self.policy.name());
-        let (_, member) = self.members.get(verdict.binding).ok_or_else(missing)?;
-        let (decision, shadow_denied) = self.policy.shadowed(verdict.decision);
+        let Some((_, member)) = self.members.get(verdict.binding) else {
+            return Err(self.policy.unknown());
+        };
+        let (decision, shadow_denied) = shadowed(verdict.decision, self.in_shadow);
         let name = &self.policy.name;
         let answer = Answer {
             decision,
             policy: name,
             binding: if member.name.is_empty() { name } else { &member.name },
             limit: Some(self.binding(verdict.binding)),
-            source,
+            source: *source,
             store_error: None,
             shadow_denied,
         };
-        Ok(Decided { answer, permits })
+        Ok(T::from_reply(answer, std::mem::take(permits)))
     }
 }
 
 /// An answer of an override, without a limit.
-pub(super) fn without_limit(policy: &Compiled, decision: Decision) -> Answer<'_> {
-    let (decision, shadow_denied) = policy.shadowed(decision);
+pub(super) fn without_limit(policy: &Compiled, decision: Decision, in_shadow: bool) -> Answer<'_> {
+    let (decision, shadow_denied) = shadowed(decision, in_shadow);
     let (name, source, limit) = (&*policy.name, Source::Store, None);
     Answer {
         decision,
@@ -264,4 +429,9 @@ pub(super) fn without_limit(policy: &Compiled, decision: Decision) -> Answer<'_>
         store_error: None,
         shadow_denied,
     }
+}
+
+/// A decision as callers get it, and whether it was allowed only because they are never refused.
+const fn shadowed(decision: Decision, in_shadow: bool) -> (Decision, bool) {
+    if in_shadow && !decision.allowed() { (decision.in_shadow(), true) } else { (decision, false) }
 }

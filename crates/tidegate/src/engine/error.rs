@@ -27,6 +27,9 @@ use crate::store::{MultiCharge, StoreError};
 /// let check = Check { policy: "report", key: Key::One(b"user-42"), cost: 1 };
 /// assert_eq!(engine.reserve(&check).now(), Err(CheckError::DoesNotShape("report".into())));
 ///
+/// let high = CheckError::CostTooHigh { policy: "plan".into(), cost: 1 << 60, cost_max: 1 << 50 };
+/// assert!(high.to_string().ends_with("expected at most 1125899906842624"));
+///
 /// // Of several checks in one step:
 /// let any = CheckError::Chooses("either".into());
 /// assert_eq!(any.to_string(), "policy `either` is an `any`: it has to be asked by itself");
@@ -57,6 +60,15 @@ pub enum CheckError {
     NeedsAcquire(String),
     /// The policy is an `any`, and cannot be asked together with others: what it charges depends on the check.
     Chooses(String),
+    /// The cost, as often as a limit of the policy [multiplies](crate::Policy::cost) it, is above 2^53.
+    CostTooHigh {
+        /// The policy's name.
+        policy: String,
+        /// The cost.
+        cost: u64,
+        /// The highest that the policy can be asked for.
+        cost_max: u64,
+    },
     /// More limits than one step can have: [`MultiCharge::MAX_LIMITS`](crate::MultiCharge::MAX_LIMITS).
     TooManyTogether,
     /// The store keeps what was asked together on several nodes: see [`Policy::tagged`](crate::Policy::tagged).
@@ -122,6 +134,10 @@ impl fmt::Display for CheckError {
             Self::Chooses(policy) => {
                 write!(f, "policy `{policy}` is an `any`: it has to be asked by itself")
             }
+            Self::CostTooHigh { policy, cost, cost_max } => write!(
+                f,
+                "policy `{policy}` multiplies costs: {cost} is too high, expected at most {cost_max}"
+            ),
             Self::TooManyTogether => {
                 write!(f, "more than {} limits in one step: ask for fewer", MultiCharge::MAX_LIMITS)
             }

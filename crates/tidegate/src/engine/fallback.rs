@@ -3,13 +3,12 @@
 
 use tidegate_core::{Decision, Limit, Mode, Reservation, Timestamp, Verdict};
 
-use super::decide::{Decided, Limits};
+use super::decide::{Decided, FromReply, Limits};
 use super::given::GivenAnswer;
 use super::step::{Count, Step};
 use super::{Answer, CheckError, Engine, Queued, Together};
 use crate::clock::Clock;
 use crate::policy::{Compiled, OnStoreError};
-use crate::reply::Reply;
 use crate::store::{
     Charge, KeyedLimit, LimitCharge, MultiCharge, Op, ReserveRequest, Source, Store, StoreError,
     StoreErrorKind, StoreReply, StoreRequest,
@@ -17,7 +16,7 @@ use crate::store::{
 
 impl<C: Clock + 'static> Engine<C> {
     /// What the policy answers when the store does not.
-    pub(super) fn fall_back<'e>(
+    pub(super) fn fall_back<'e, T: FromReply<'e>>(
         &'e self,
         limits: &Limits<'e>,
         keys: &[impl AsRef<[u8]>],
@@ -25,15 +24,13 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
         now: Timestamp,
         error: StoreError,
-    ) -> Result<Decided<'e>, CheckError> {
+    ) -> Result<T, CheckError> {
         let error = fallback_for(op, error)?;
         let store_error = Some(error.kind());
-        let in_trouble = |decided: Decided<'e>| Decided {
-            answer: Answer { store_error, ..decided.answer },
-            ..decided
-        };
-        if let Some(reply) = limits.fixed_reply(limits.policy.on_failure(&error)) {
-            return limits.answer(reply).map(in_trouble);
+        let in_trouble =
+            |Decided { answer, permits }| T::from_reply(Answer { store_error, ..answer }, permits);
+        if let Some(mut reply) = limits.fixed_reply(limits.policy.on_failure(&error)) {
+            return limits.answer(&mut reply).map(in_trouble);
         }
         let nodes = self.nodes();
         let shares = (0..limits.members.len()).map(|index| limits.share_of(index, nodes));
@@ -42,8 +39,8 @@ impl<C: Clock + 'static> Engine<C> {
         let reply = limits.with(keys, shares.iter(), |limits| {
             self.state.local.store.decide(&StoreRequest { mode, limits, cost, op }, now)
         });
-        let reply = reply.map_or(Err(error), Reply::now)?;
-        limits.answer(StoreReply { source: Source::Local, ..reply }).map(in_trouble)
+        let mut reply = StoreReply { source: Source::Local, ..reply.now()? };
+        limits.answer(&mut reply).map(in_trouble)
     }
 
     /// What the policy says of a place in a queue when the store does not.
@@ -51,6 +48,7 @@ impl<C: Clock + 'static> Engine<C> {
         &self,
         policy: &Compiled,
         request: &ReserveRequest<'_>,
+        in_shadow: bool,
         now: Timestamp,
         error: StoreError,
     ) -> Result<Queued, CheckError> {
@@ -66,7 +64,7 @@ impl<C: Clock + 'static> Engine<C> {
                 let reply = self.state.local.store.reserve(&request, now).now()?;
                 (self.queued(reply, &request, self.state.local.store.clone()), Source::Local)
             }
-            OnStoreError::Deny { .. } if policy.options.shadow => {
+            OnStoreError::Deny { .. } if in_shadow => {
                 let closed = Source::FailClosed;
                 (Queued::without_turn(Reservation::blocked(), closed), closed)
             }

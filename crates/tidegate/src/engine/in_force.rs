@@ -10,6 +10,27 @@ use super::{BindingLimit, Key};
 use crate::policy::Member;
 use crate::store::Scope;
 
+/// The limits that a key has instead of those of the policy.
+#[derive(Clone)]
+pub(crate) enum OwnLimits<'e> {
+    /// None.
+    None,
+    /// Instead of the policy's only limit.
+    Only(BindingLimit<'e>),
+    /// Instead of some of several.
+    Each(Box<[Option<BindingLimit<'e>>]>),
+}
+
+impl<'e> OwnLimits<'e> {
+    pub(super) fn get(&self, index: usize) -> Option<&BindingLimit<'e>> {
+        match self {
+            Self::None => None,
+            Self::Only(limit) => Some(limit),
+            Self::Each(limits) => limits.get(index)?.as_ref(),
+        }
+    }
+}
+
 /// What is in force of the limits of one question.
 #[derive(Clone)]
 pub(super) enum InForce {
@@ -21,37 +42,70 @@ pub(super) enum InForce {
     Some(Box<[Option<ReducedLimit>]>),
 }
 
-#[derive(Clone)]
-pub(super) struct ReducedLimit {
+#[derive(Clone, Debug)]
+pub(crate) struct ReducedLimit {
     /// Of those that the policy declares.
     units: u64,
     limit: Arc<Limit>,
 }
 
+impl ReducedLimit {
+    /// So many units of a member's limit; `None` for all of them.
+    pub(super) fn of(member: &Member, units: u64) -> Option<Self> {
+        Self::in_place_of(&member.limit, member, units)
+    }
+
+    /// As much of a limit that stands in for the member's.
+    fn in_place_of(whole: &Limit, member: &Member, units: u64) -> Option<Self> {
+        (units < member.limit.units())
+            .then(|| Self { units, limit: Arc::new(reduce(whole, units, member)) })
+    }
+
+    /// The same with room for so much at once, where the whole limit has it.
+    pub(super) fn with_room(self, member: &Member, cost: u64) -> Self {
+        if cost <= self.limit.ceiling() {
+            return self;
+        }
+        let limit = member.limit.effective_part(self.units, member.limit.units(), cost);
+        Self { limit: Arc::new(limit), ..self }
+    }
+}
+
+/// As much of a limit as `units` are of the member's. However few these are, a check fits in: otherwise all would be refused
+/// for as long as little is in force.
+pub(super) fn reduce(whole: &Limit, units: u64, member: &Member) -> Limit {
+    whole.effective_part(units, member.limit.units(), member.cost.get())
+}
+
 impl InForce {
-    /// `own` replaces the only limit of the policy. Costs nothing where no limit is adaptive.
+    /// `own` replaces limits of the policy. Costs nothing where no limit is adaptive.
     #[inline]
     pub(super) fn find(
         adaptive: bool,
         members: &[(Scope, Member)],
         key: Key<'_>,
-        own: Option<&Limit>,
+        own: &OwnLimits<'_>,
     ) -> Self {
         if adaptive { Self::find_adaptive(members, key, own) } else { Self::Whole }
     }
 
-    fn find_adaptive(members: &[(Scope, Member)], key: Key<'_>, own: Option<&Limit>) -> Self {
-        let part = |(_, member): &(Scope, Member)| {
+    fn find_adaptive(members: &[(Scope, Member)], key: Key<'_>, own: &OwnLimits<'_>) -> Self {
+        let part = |(index, (_, member)): (usize, &(Scope, Member))| {
             let units = member.effective.as_ref()?.in_force(key.get(member.key.as_deref()))?;
-            let declared = member.limit.units();
-            let reduced = || own.unwrap_or(&member.limit).effective_part(units, declared);
-            (units < declared).then(|| ReducedLimit { units, limit: Arc::new(reduced()) })
+            let whole = own.get(index).map_or(&member.limit, |own| own);
+            ReducedLimit::in_place_of(whole, member, units)
         };
         if let [only] = members {
-            return part(only).map_or(Self::Whole, Self::Only);
+            return part((0, only)).map_or(Self::Whole, Self::Only);
         }
-        let parts: Box<[_]> = members.iter().map(part).collect();
+        let parts: Box<[_]> = members.iter().enumerate().map(part).collect();
         if parts.iter().all(Option::is_none) { Self::Whole } else { Self::Some(parts) }
+    }
+
+    /// Part of one limit, where it is adaptive and not all of it is in force.
+    pub(super) fn part_of(member: &Member, key: Key<'_>) -> Option<ReducedLimit> {
+        let units = member.effective.as_ref()?.in_force(key.get(member.key.as_deref()))?;
+        ReducedLimit::of(member, units)
     }
 
     pub(super) const fn is_whole(&self) -> bool {
@@ -69,13 +123,15 @@ impl InForce {
 
 impl<'e> Limits<'e> {
     /// The limit of a member as it holds for this question.
+    #[inline]
     pub(super) fn limit_of(&self, index: usize) -> &Limit {
         self.in_force.part(index).map_or_else(|| self.whole(index), |part| &part.limit)
     }
 
     /// The same, for as long as an answer may live.
+    #[inline]
     pub(super) fn binding(&self, index: usize) -> BindingLimit<'e> {
-        match (self.in_force.part(index), &self.own) {
+        match (self.in_force.part(index), self.own.get(index)) {
             (Some(part), _) => BindingLimit::shared(part.limit.clone()),
             (None, Some(own)) => own.clone(),
             (None, None) => BindingLimit::of_policy(&self.members[index].1.limit),
@@ -84,16 +140,16 @@ impl<'e> Limits<'e> {
 
     /// What this node may grant of it by itself.
     pub(super) fn share_of(&self, index: usize, nodes: NonZeroU32) -> Limit {
-        let share = self.whole(index).share(nodes);
+        let share = self.whole(index).share_for(nodes, self.members[index].1.cost.get());
         match self.in_force.part(index) {
             // Shared first, so that it is the share's own debt that a fall of what is in force keeps.
-            Some(part) => share.effective_part(part.units, self.members[index].1.limit.units()),
+            Some(part) => reduce(&share, part.units, &self.members[index].1),
             None => share,
         }
     }
 
-    /// The key's own limit instead of the only one, or what was declared.
+    /// The key's own limit instead of this one, or what was declared.
     fn whole(&self, index: usize) -> &Limit {
-        self.own.as_deref().unwrap_or(&self.members[index].1.limit)
+        self.own.get(index).map_or(&self.members[index].1.limit, |own| own)
     }
 }

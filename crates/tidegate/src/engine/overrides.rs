@@ -16,7 +16,7 @@ use crate::cidr::Cidr;
 use crate::clock::{Clock, SystemClock, micros};
 use crate::key::AsKey;
 use crate::overrides::{Overrides, TimedOverride};
-use crate::policy::PolicyProblem;
+use crate::policy::{Compiled, PolicyOverrides, PolicyProblem};
 use crate::reply::{Reply, UnderWay};
 use crate::store::{
     Changed, KeyHasher, OverrideChange, OverrideStore, OverrideTable, Store, StoreError,
@@ -153,9 +153,99 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
             return Reply::failed(error);
         }
         let key = self.state().stored_key(key.as_ref());
+        self.set_stored(policy, &key, text, life)
+    }
+
+    /// The same for one limit of a policy that has several: only that one is replaced. A key can have one for each limit.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, OverrideError, Policy, PolicyProblem};
+    /// let plan = Policy::all().limit("second", "10/s").limit("day", "fixed-window 100/day");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// let overrides = engine.overrides();
+    /// overrides.set_limit("plan", "day", "partner-7", "5000/day", None).now()?;
+    /// overrides.set_limit("plan", "second", "partner-7", "9000/s", None).now()?;
+    /// let answer = engine.check("plan", "partner-7").now()?;
+    /// assert_eq!((answer.binding, answer.decision.remaining()), ("day", 4999));
+    /// assert_eq!(overrides.of_key("plan", "partner-7").now()?.len(), 2);
+    /// assert!(overrides.remove_limit("plan", "second", "partner-7").now()?);
+    ///
+    /// let unknown = overrides.set_limit("plan", "dya", "partner-7", "5000/day", None).now();
+    /// let no_such = PolicyProblem::NoSuchLimit("dya".into());
+    /// assert_eq!(unknown, Err(OverrideError::DoesNotFit(no_such)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_limit(
+        &self,
+        policy: &str,
+        limit: &str,
+        key: impl AsKey,
+        text: &str,
+        life: Option<Duration>,
+    ) -> Reply<'e, (), OverrideError> {
+        let key = key.as_key();
+        let checked = self.state().policy_for(policy, key.as_ref());
+        if let Err(error) = checked.and_then(|policy| policy.read_limit_override(limit, text)) {
+            return Reply::failed(error);
+        }
+        let stored = self.state().stored_key(key.as_ref());
+        let (key, text) = StoredOverride::of_one_limit(&stored, limit, text);
+        self.set_stored(policy, &key, &text, life)
+    }
+
+    /// Takes a key's override of one limit away; `false` if it had none that was set at run time.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::all().limit("second", "10/s").limit("day", "100/day");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// engine.overrides().set_limit("plan", "day", "partner-7", "5000/day", None).now()?;
+    /// assert!(!engine.overrides().remove_limit("plan", "second", "partner-7").now()?);
+    /// assert!(engine.overrides().remove_limit("plan", "day", "partner-7").now()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove_limit(
+        &self,
+        policy: &str,
+        limit: &str,
+        key: impl AsKey,
+    ) -> Reply<'e, bool, OverrideError> {
+        let stored = self.state().stored_key(key.as_key().as_ref()).into_owned();
+        let (key, _) = StoredOverride::of_one_limit(&stored, limit, "");
+        let change = OverrideChange::Remove { policy, key: &key };
+        self.change(&change, |changed| Ok(changed == Changed::Done))
+    }
+
+    /// All overrides of a key as the store has them now: of the whole policy, and of single limits.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("api", "5/h").build()?;
+    /// engine.overrides().set("api", "partner-7", "50/h", None).now()?;
+    /// assert_eq!(engine.overrides().of_key("api", "partner-7").now()?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_key(
+        &self,
+        policy: &str,
+        key: impl AsKey,
+    ) -> Reply<'e, Vec<StoredOverride>, OverrideError> {
+        let key = self.state().stored_key(key.as_key().as_ref()).into_owned();
+        let policy = policy.to_owned();
+        let is_its = move |it: &StoredOverride| it.policy == policy && it.identifier() == key;
+        self.list().then(move |all| Ok(all?.into_iter().filter(is_its).collect()))
+    }
+
+    fn set_stored(
+        &self,
+        policy: &str,
+        key: &[u8],
+        text: &str,
+        life: Option<Duration>,
+    ) -> Reply<'e, (), OverrideError> {
         // Nobody means "from now until now".
         let life = life.map(|life| life.max(Duration::from_millis(1)));
-        let change = OverrideChange::Set { policy, key: &key, text, life };
+        let change = OverrideChange::Set { policy, key, text, life };
         self.change(&change, |changed| match changed {
             Changed::Done | Changed::NotThere => Ok(()),
             Changed::Full => Err(OverrideError::Full),
@@ -302,12 +392,18 @@ impl<C: Clock + 'static> EngineState<C> {
         }
     }
 
-    fn check_override(&self, policy: &str, key: &[u8], text: &str) -> Result<(), OverrideError> {
+    /// The policy that a key can have an override of.
+    fn policy_for(&self, policy: &str, key: &[u8]) -> Result<&Compiled, OverrideError> {
         let unknown = || OverrideError::UnknownPolicy(policy.to_owned());
         let policy = self.policies.get(policy).ok_or_else(unknown)?;
         if key.len() > KEY_BYTES_MAX {
             return Err(OverrideError::LongKey(key.len()));
         }
+        Ok(policy)
+    }
+
+    fn check_override(&self, policy: &str, key: &[u8], text: &str) -> Result<(), OverrideError> {
+        let policy = self.policy_for(policy, key)?;
         let own = policy.read_override(text).map_err(OverrideError::BadLimit)?;
         policy.fits(&own).map_err(OverrideError::DoesNotFit)
     }
@@ -438,22 +534,32 @@ impl LoadedTable {
 
     /// Gives each policy its overrides.
     fn apply(&mut self, policies: &Policies, hasher: Option<&KeyHasher>) {
-        let mut by_policy: HashMap<&str, Overrides<TimedOverride>> = HashMap::new();
+        let mut by_policy: HashMap<&str, PolicyOverrides> = HashMap::new();
+        let empty = || Overrides::hashed(hasher.cloned());
         self.skipped = 0;
         for LoadedEntry { stored, until_us } in &*self.entries {
             // Others who share the store may have policies of their own.
             let Some(policy) = policies.get(&stored.policy) else { continue };
-            match policy.read_override(&stored.text) {
-                Ok(own) if policy.fits(&own).is_ok() => {
-                    let overrides = by_policy.entry(stored.policy.as_str());
-                    let overrides = overrides.or_insert_with(|| Overrides::hashed(hasher.cloned()));
-                    insert(overrides, &stored.key, TimedOverride::new(own, *until_us));
-                }
-                _ => self.skipped += 1,
-            }
+            let (limit, value) = (stored.limit_name(), stored.value());
+            let own = match limit {
+                Some(limit) => policy.read_limit_override(limit, value).ok(),
+                None => policy.read_override(value).ok().filter(|own| policy.fits(own).is_ok()),
+            };
+            let Some(own) = own else {
+                self.skipped += 1;
+                continue;
+            };
+            let loaded = by_policy.entry(stored.policy.as_str()).or_insert_with(|| {
+                PolicyOverrides { whole: empty(), ..PolicyOverrides::default() }
+            });
+            let overrides = match limit {
+                Some(limit) => loaded.by_limit.entry(limit.to_owned()).or_insert_with(empty),
+                None => &mut loaded.whole,
+            };
+            insert(overrides, stored.identifier(), TimedOverride::new(own, *until_us));
         }
         for policy in policies.iter() {
-            policy.at_run_time.replace(by_policy.remove(&*policy.name).unwrap_or_default());
+            policy.replace_overrides(by_policy.remove(&*policy.name).unwrap_or_default());
         }
     }
 }

@@ -9,11 +9,13 @@ use rapidhash::RapidHashMap;
 use tidegate_core::{LeakyBucket, LeaseError, Limit, Mode, Reservation, Terms};
 
 use super::decide::Decided;
-use super::{Answer, CheckError, Engine, Key, Queued};
+use super::{Answer, CheckError, Engine, Key, OwnLimits, Queued, ShareStatus, shares};
 use crate::clock::{Clock, SystemClock};
 use crate::key::AsKey;
 use crate::permit::{Acquired, Held, HeldPermits, Holder, Permit, PermitId, Released, Renewed};
-use crate::policy::{Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, PolicyKind};
+use crate::policy::{
+    Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, Percent, PolicyKind,
+};
 use crate::reply::Reply;
 use crate::store::{Op, Replicas, ReserveRequest, Source, StoreReply, StoreResult};
 
@@ -114,6 +116,26 @@ impl<'a> PolicyView<'a> {
         self.policy.members().iter().map(|(_, member)| member)
     }
 
+    /// How many units of the limit that [binds](Answer::binding) an answer each unit of the check's cost takes.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::all().limit("requests", "100/min").limit("units", "500/min").cost("units", 10);
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// let (plan, answer) = (engine.policy_ref("plan")?, engine.check("plan", "user-42").now()?);
+    /// assert_eq!((answer.binding, plan.cost_of(answer.binding)), ("units", 10));
+    /// assert_eq!(plan.cost_of("requests"), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cost_of(&self, binding: &str) -> u64 {
+        let binds = |(_, member): &&(_, Member)| member.name == binding;
+        let found = match self.policy.members() {
+            [only] => Some(only),
+            several => several.iter().find(binds),
+        };
+        found.map_or(1, |(_, member)| member.cost.get())
+    }
+
     /// Whether a store that spreads keys over nodes keeps all keys of the policy on one: where its limits count several
     /// identifiers, or where it shares a [tag](crate::Policy::tagged).
     ///
@@ -128,6 +150,22 @@ impl<'a> PolicyView<'a> {
         self.policy.members().iter().any(|(scope, _)| scope.is_together())
     }
 
+    /// How its tenants share its limit just now; `None` if it is no [share](crate::Policy::share).
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy, Share};
+    /// let total = Policy::all().limit_by("", "global", "100/s");
+    /// let tenants = Policy::share(Share::of("total", "tenant"));
+    /// let engine = Engine::builder().policy("total", total).policy("tenants", tenants).build()?;
+    /// let is_share = engine.policies().map(|policy| policy.share_status().is_some());
+    /// assert!(is_share.eq([true, false])); // tenants, total
+    /// # Ok::<(), tidegate::BuildError>(())
+    /// ```
+    pub fn share_status(&self) -> Option<ShareStatus> {
+        let limit = &self.policy.members().get(shares::OWN)?.1.limit;
+        self.policy.share.as_ref().map(|share| share.status(limit))
+    }
+
     /// Whether it is only [tried out](crate::Policy::shadow).
     ///
     /// ```
@@ -139,6 +177,20 @@ impl<'a> PolicyView<'a> {
     /// ```
     pub const fn is_shadow(&self) -> bool {
         self.policy.options.shadow
+    }
+
+    /// The part of all callers that it is [enforced](crate::Policy::enforce) for; `None` where that is not limited.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let beta = Policy::all().limit("", "10/s").enforce("0.5%");
+    /// let engine = Engine::builder().policy("api", "5/s").policy("beta", beta).build()?;
+    /// let parts: Vec<_> = engine.policies().map(|policy| policy.enforce()).collect();
+    /// assert_eq!(parts, [None, Some("0.5%".parse()?)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn enforce(&self) -> Option<Percent> {
+        self.policy.options.enforce
     }
 
     /// What it answers while the store does not.
@@ -212,8 +264,9 @@ impl<'a> PolicyView<'a> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn lease_problem(&self) -> Option<LeaseError> {
-        let limits = self.policy.members().iter().map(|(_, member)| &member.limit);
-        let terms = self.policy.options.lease.then(|| Terms::from_limits(limits))?;
+        let limits = self.policy.members().iter();
+        let limits = limits.map(|(scope, member)| (&member.limit, scope.factor()));
+        let terms = self.policy.options.lease.then(|| Terms::weighted(limits))?;
         terms.err()
     }
 
@@ -246,7 +299,7 @@ impl<'a> PolicyView<'a> {
 /// let export = engine.policy_ref("export")?;
 /// assert_eq!(export.kind(), PolicyKind::Concurrency);
 /// let user = Key::One(b"user-42");
-/// assert!(export.validate(user, Op::Take).is_err()); // it has to be acquired
+/// assert!(export.validate(user, 1, Op::Take).is_err()); // it has to be acquired
 /// let permit = export.acquire(user, 1).now()?.permit.ok_or("refused")?;
 /// let id = permit.into_id();
 /// assert!(matches!(export.renew(user, &id).now()?, Renewed::For(_))); // once more for its whole lease
@@ -327,18 +380,16 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
     #[inline]
     pub fn ask(&self, key: Key<'_>, cost: u64, op: Op) -> Reply<'e, Answer<'e>, CheckError> {
         match self.can_do(op) {
-            Ok(()) => {
-                let decided = self.engine.decide(self.compiled(), key, cost, op);
-                decided.then(|decided| decided.map(|it| it.answer))
-            }
+            Ok(()) => self.engine.decide(self.compiled(), key, cost, op),
             Err(error) => Reply::failed(error),
         }
     }
 
     /// [`Engine::validate`].
-    pub fn validate(&self, key: Key<'_>, op: Op) -> Result<(), CheckError> {
+    pub fn validate(&self, key: Key<'_>, cost: u64, op: Op) -> Result<(), CheckError> {
         self.can_do(op)?;
         let policy = self.compiled();
+        policy.check_cost(cost)?;
         if self.kind() == PolicyKind::Shaper {
             return Err(CheckError::Shapes(policy.name()));
         }
@@ -354,12 +405,13 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
     pub fn acquire(&self, key: Key<'_>, cost: u64) -> Reply<'e, Acquired<Answer<'e>>, CheckError> {
         let (engine, policy) = (self.engine, self.compiled());
         let keys: Vec<_> = held_keys(policy, key).collect();
-        let (own, asked_us) = (self.own_limit(key), engine.state.clock.steady_us());
-        engine.decide(policy, key, cost, Op::Take).then(move |decided| {
+        let (own, asked_us) = (self.own_limits(key), engine.state.clock.steady_us());
+        engine.decide(policy, key, cost, Op::Take).then(move |decided: Result<_, _>| {
             let Decided { answer, permits } = decided?;
             let held = |(index, id): (usize, u64)| {
                 let (scope, member) = policy.members().get(index)?;
-                let (scope, limit) = (scope.clone(), own.as_ref().unwrap_or(&member.limit).clone());
+                let (cost, scope) = (scope.cost(cost), scope.clone());
+                let limit = own.get(index).map_or(&member.limit, |own| own).clone();
                 Some(Held { id, cost, scope, key: keys.get(index)?.clone()?, limit })
             };
             let holder = match answer.source {
@@ -417,27 +469,31 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
         })
     }
 
-    /// The key's own limit, instead of the policy's only one.
-    fn own_limit(&self, key: Key<'_>) -> Option<Limit> {
-        let [_only] = self.compiled().members() else { return None };
-        match self.compiled().override_for(key, &self.engine.state.clock)? {
-            OverrideInForce::Limit(limit) => Some((*limit).clone()).filter(Limit::grants_permits),
-            OverrideInForce::Allow | OverrideInForce::Block => None,
-        }
+    /// The key's own limits, instead of the policy's.
+    fn own_limits(&self, key: Key<'_>) -> OwnLimits<'e> {
+        let (policy, clock) = (self.compiled(), &self.engine.state.clock);
+        let only = match policy.override_for(key, clock) {
+            Some(OverrideInForce::Limit(limit)) => Some(limit),
+            Some(OverrideInForce::Allow | OverrideInForce::Block) | None => None,
+        };
+        policy.own_limits(key, only, clock)
     }
 
     /// What a permit holds under the limits that the policy has now, found by their names.
     fn held_under(&self, key: Key<'_>, permit: &PermitId) -> Result<Vec<Held>, CheckError> {
         let policy = self.compiled();
-        let own = self.own_limit(key);
+        let own = self.own_limits(key);
         let mut all = Vec::with_capacity(permit.held.len());
         for HeldPermits { limit: name, id, cost } in &permit.held {
-            let is_named =
-                |(_, member): &&(_, Member)| member.name == *name && member.limit.grants_permits();
+            let is_named = |(_, (_, member)): &(usize, &(_, Member))| {
+                member.name == *name && member.limit.grants_permits()
+            };
             // A limit that the policy has no more is forgotten with its lease.
-            let Some((scope, member)) = policy.members().iter().find(is_named) else { continue };
+            let found = policy.members().iter().enumerate().find(is_named);
+            let Some((index, (scope, member))) = found else { continue };
             let key = key.find(policy, member.key.as_deref())?.into();
-            let (scope, limit) = (scope.clone(), own.as_ref().unwrap_or(&member.limit).clone());
+            let limit = own.get(index).map_or(&member.limit, |own| own).clone();
+            let scope = scope.clone();
             all.push(Held { id: *id, cost: *cost, scope, key, limit });
         }
         Ok(all)
@@ -463,15 +519,14 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
             Ok(found) => found,
             Err(error) => return Reply::failed(error),
         };
+        let in_shadow = policy.is_shadow_for(key);
         let known = match policy.override_for(key, &self.engine.state.clock) {
             Some(OverrideInForce::Allow) => Reservation::unlimited(),
-            Some(OverrideInForce::Block) if policy.options.shadow => {
-                Reservation::blocked().in_shadow()
-            }
+            Some(OverrideInForce::Block) if in_shadow => Reservation::blocked().in_shadow(),
             Some(OverrideInForce::Block) => Reservation::blocked(),
             Some(OverrideInForce::Limit(_)) | None => {
                 let request = ReserveRequest { scope, key: found, shaper, cost, cancel: None };
-                return self.engine.shape(policy, &request);
+                return self.engine.shape(policy, &request, in_shadow);
             }
         };
         Reply::ready(Ok(Queued::without_turn(known, Source::Store)))

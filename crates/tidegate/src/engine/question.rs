@@ -105,16 +105,29 @@ pub enum Key<'a> {
 
 /// The name of the identifier that is the same for everybody, and its value: whatever is given for it does not matter,
 /// or a caller could get a budget of its own.
-const GLOBAL: &str = "global";
+pub(crate) const GLOBAL: &str = "global";
 
 impl<'a> Key<'a> {
-    /// The identifier a limit counts.
-    pub(super) fn find(
+    /// The identifier a limit counts. The only one is also the tenant of a [share](crate::Policy::share), whatever that
+    /// calls it.
+    #[inline]
+    pub(crate) fn find(
         &self,
         policy: &Compiled,
         name: Option<&str>,
     ) -> Result<&'a [u8], CheckError> {
-        self.get(name).ok_or_else(|| CheckError::MissingKey {
+        if let (Self::One(only), None) = (self, name) {
+            return Ok(only);
+        }
+        self.find_named(policy, name)
+    }
+
+    fn find_named(&self, policy: &Compiled, name: Option<&str>) -> Result<&'a [u8], CheckError> {
+        let tenant = || match self {
+            Self::One(only) => policy.share.as_ref().map(|_| *only),
+            Self::Named(_) => None,
+        };
+        self.get(name).or_else(tenant).ok_or_else(|| CheckError::MissingKey {
             policy: policy.name(),
             key: name.unwrap_or("key").to_owned(),
         })

@@ -69,13 +69,15 @@ impl<'e> Step<'e> {
         let answer = |part: &CheckPart<'e>| match part {
             CheckPart::Known(answer) => Ok(answer.clone()),
             CheckPart::Counted(limits, indexes) => {
-                let decided = Verdict::of_all(indexes.iter().map(|index| decisions[*index]));
+                let members = indexes.iter().zip(limits.members);
+                let each = members.map(|(index, (scope, _))| (decisions[*index], scope.factor()));
+                let decided = Verdict::of_all(each);
                 let reply = assume(limits)
                     .or(decided
                         .map(|verdict| StoreReply { source, ..StoreReply::by_store(verdict) }));
                 let missing = || CheckError::UnknownPolicy(limits.policy.name());
-                let decided = limits.answer(reply.ok_or_else(missing)?);
-                decided.map(|decided| Answer { store_error, ..decided.answer })
+                let answer = limits.answer(&mut reply.ok_or_else(missing)?);
+                answer.map(|answer| Answer { store_error, ..answer })
             }
         };
         let answers = self.parts.iter().map(answer).collect::<Result<_, _>>()?;

@@ -1,6 +1,7 @@
 //! The store variants that policies ask for: plain, with a deny cache or with leases; each with the store's own settings,
 //! or with replicas that confirm or another deadline.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tidegate_core::Limit;
 
 use crate::clock::Clock;
 use crate::policy::Compiled;
-use crate::store::deny_cache::DenyCache;
+use crate::store::deny_cache::{DENY_CACHE_TTL, DenyCache};
 #[cfg(feature = "leases")]
 use crate::store::leases::{Leases, leased_limit};
 use crate::store::{Replicas, Store, Unconfirmed};
@@ -18,6 +19,8 @@ use crate::store::{Replicas, Store, Unconfirmed};
 pub(super) struct Stores<C> {
     pub(super) plain: StoreStack<C>,
     others: Vec<(StoreVariant, StoreStack<C>)>,
+    /// What each policy asks, by its index.
+    by_policy: Vec<Arc<dyn Store>>,
     /// The stores by settings, for the next engine.
     pub(super) variants: StoreVariants,
 }
@@ -32,6 +35,8 @@ pub(super) struct StoreVariant {
 /// The store by settings, each with its connections and breakers.
 pub(super) type StoreVariants = Vec<(StoreVariant, Arc<dyn Store>)>;
 
+type Cached<C> = DenyCache<Arc<dyn Store>, Arc<C>>;
+
 #[cfg(feature = "leases")]
 type Leased<C> = Leases<Arc<dyn Store>, Arc<C>>;
 
@@ -39,7 +44,8 @@ type Leased<C> = Leases<Arc<dyn Store>, Arc<C>>;
 #[derive(Debug)]
 pub(super) struct StoreStack<C> {
     pub(super) store: Arc<dyn Store>,
-    deny_cache: Option<Arc<dyn Store>>,
+    /// One cache for each time that refusals hold, in ascending order. All share their memory.
+    deny_caches: Vec<(Duration, Arc<Cached<C>>)>,
     #[cfg(feature = "leases")]
     leases: Option<Arc<Leased<C>>>,
     #[cfg(not(feature = "leases"))]
@@ -100,8 +106,18 @@ impl<C: Clock + 'static> Stores<C> {
             variants().any(|variant| variant == *known || variant.with_default_deadline() == *known)
         });
         let plain =
-            policies.filter(|policy| StoreVariant::from_policy(policy) == StoreVariant::default());
-        Self { plain: StoreStack::new(store, clock, plain), others, variants: known }
+            policies.clone().filter(|it| StoreVariant::from_policy(it) == StoreVariant::default());
+        let plain = StoreStack::new(store, clock, plain);
+        let mut stores = Self { plain, others, by_policy: Vec::new(), variants: known };
+        stores.by_policy =
+            policies.map(|policy| stores.for_policy(policy).store_for(policy)).collect();
+        stores
+    }
+
+    /// The store that a policy asks.
+    #[inline]
+    pub(super) fn store_for(&self, policy: &Compiled) -> &dyn Store {
+        &**self.by_policy.get(policy.index).unwrap_or(&self.plain.store)
     }
 
     /// The stores for a policy.
@@ -140,18 +156,25 @@ impl<C: Clock + 'static> StoreStack<C> {
     fn new<'a>(
         store: Arc<dyn Store>,
         clock: &Arc<C>,
-        mut policies: impl Iterator<Item = &'a Compiled> + Clone,
+        policies: impl Iterator<Item = &'a Compiled> + Clone,
     ) -> Self {
         let is_remote = !store.extensions().is_local();
         #[cfg(feature = "leases")]
         let leases = (is_remote && policies.clone().any(|policy| policy.options.lease))
             .then(|| Arc::new(Leases::with_clock(store.clone(), clock.clone())));
-        let deny_cache = (is_remote && policies.any(|policy| policy.options.deny_cache)).then(
-            || -> Arc<dyn Store> { Arc::new(DenyCache::with_clock(store.clone(), clock.clone())) },
-        );
+        let mut ttls: BTreeSet<Duration> =
+            policies.filter_map(|policy| policy.options.deny_cache_ttl).collect();
+        if !is_remote {
+            ttls.clear();
+        } else if !ttls.is_empty() {
+            ttls.insert(DENY_CACHE_TTL); // for limits of no policy
+        }
+        let deny_cache = DenyCache::with_clock(store.clone(), clock.clone());
+        let deny_caches =
+            ttls.into_iter().map(|ttl| (ttl, Arc::new(deny_cache.with_ttl(ttl)))).collect();
         Self {
             store,
-            deny_cache,
+            deny_caches,
             #[cfg(feature = "leases")]
             leases,
             #[cfg(not(feature = "leases"))]
@@ -159,28 +182,34 @@ impl<C: Clock + 'static> StoreStack<C> {
         }
     }
 
-    /// The limit that the store counts instead of `own`, if that is leased, together with `all`.
+    /// The limit that the store counts instead of `own`, if that is leased, together with `all`, each with its factor.
     #[cfg(feature = "leases")]
     pub(super) fn leased_limit<'a>(
         &self,
         policy: &Compiled,
         own: &Limit,
-        all: impl IntoIterator<Item = &'a Limit> + Clone,
+        all: impl Iterator<Item = (&'a Limit, u64)> + Clone,
     ) -> Option<Limit> {
         if self.leases.is_some() && policy.options.lease { leased_limit(own, all) } else { None }
     }
 
     /// The store that a policy asks.
-    pub(super) fn store_for(&self, policy: &Compiled) -> &dyn Store {
+    fn store_for(&self, policy: &Compiled) -> Arc<dyn Store> {
         #[cfg(feature = "leases")]
         if let Some(leases) = self.leases.as_ref().filter(|_| policy.options.lease) {
-            return leases;
+            return leases.clone();
         }
-        self.deny_cache.as_ref().filter(|_| policy.options.deny_cache).unwrap_or(&self.store)
+        let cached = policy.options.deny_cache_ttl.and_then(|ttl| self.cached(ttl));
+        cached.map_or_else(|| self.store.clone(), |it| it.clone())
     }
 
     /// The store for a limit of no policy: with a deny cache if there is one, and without leases.
     pub(super) fn default_store(&self) -> &dyn Store {
-        self.deny_cache.as_ref().unwrap_or(&self.store)
+        self.cached(DENY_CACHE_TTL).map_or(&*self.store, |it| &**it)
+    }
+
+    fn cached(&self, ttl: Duration) -> Option<&Arc<Cached<C>>> {
+        let found = self.deny_caches.binary_search_by_key(&ttl, |(ttl, _)| *ttl);
+        found.ok().map(|index| &self.deny_caches[index].1)
     }
 }

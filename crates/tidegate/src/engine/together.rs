@@ -6,7 +6,7 @@ use super::decide::{Limits, without_limit};
 use super::fallback::fallback_for;
 use super::in_force::InForce;
 use super::step::{CheckPart, Count, ShadowCheck, Step};
-use super::{Answer, BindingLimit, Check, CheckError, Engine, Question};
+use super::{Answer, BindingLimit, Check, CheckError, Engine, Question, shares};
 use crate::clock::Clock;
 use crate::policy::{CompiledKind, OverrideInForce, PolicyKind};
 use crate::reply::Reply;
@@ -76,35 +76,15 @@ impl<C: Clock + 'static> Engine<C> {
     /// assert_eq!(send(2, 0)?, (true, vec![1, 40]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn ask_together(
+    pub fn ask_together<'c>(
         &self,
-        checks: &[Check<'_>],
+        checks: &[Check<'c>],
         op: Op,
     ) -> Reply<'_, Together<'_>, CheckError> {
-        let questions = checks.iter().map(|check| self.question(check, None));
-        let questions = questions.collect::<Result<Vec<_>, _>>();
-        questions.map_or_else(Reply::failed, |questions| self.decide_together(&questions, op))
-    }
-
-    /// The same, where a check may bring a limit of its own, instead of the only one of its policy. Of two limits for one
-    /// key the tighter holds for both; where neither is, that is an error.
-    ///
-    /// ```
-    /// # use tidegate::{Check, Engine, Key, Limit, Op};
-    /// let engine = Engine::builder().policy("route", "100/s").policy("client", "1/h").build()?;
-    /// let route = Check { policy: "route", key: Key::One(b"/search"), cost: 1 };
-    /// let client = Check { policy: "client", key: Key::One(b"user-42"), cost: 3 };
-    /// let contract: Limit = "5/h".parse()?;
-    /// let together = engine.ask_together_with(&[(route, None), (client, Some(&contract))], Op::Take).now()?;
-    /// assert_eq!(together.answers[1].decision.remaining(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn ask_together_with<'e>(
-        &'e self,
-        checks: &[(Check<'_>, Option<&'e Limit>)],
-        op: Op,
-    ) -> Reply<'e, Together<'e>, CheckError> {
-        let questions = self.questions(checks);
+        let question = |check: &Check<'c>| {
+            Ok(Question::new(self.policy_ref(check.policy)?, check.key, check.cost))
+        };
+        let questions = checks.iter().map(question).collect::<Result<Vec<_>, CheckError>>();
         questions.map_or_else(Reply::failed, |questions| self.decide_together(&questions, op))
     }
 
@@ -143,28 +123,8 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
-    /// What [`Engine::ask_together_with`] would answer while the store fails, without asking it: for callers whose own
+    /// What [`Engine::decide_together`] would answer while the store fails, without asking it: for callers whose own
     /// deadline ends before the store's.
-    ///
-    /// ```
-    /// # use tidegate::{Check, Engine, Key, OnStoreError, Op, Policy, Source};
-    /// let login = Policy::all().limit("", "5/h").on_store_error(OnStoreError::DENY);
-    /// let engine = Engine::builder().policy("login", login).policy("api", "10/h").build()?;
-    /// let check = |policy| (Check { policy, key: Key::One(b"user-42"), cost: 1 }, None);
-    /// let together = engine.answer_without_store(&[check("login"), check("api")], Op::Take)?;
-    /// let sources: Vec<_> = together.answers.iter().map(|answer| answer.source).collect();
-    /// assert_eq!(sources, [Source::FailClosed, Source::Local]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn answer_without_store<'e>(
-        &'e self,
-        checks: &[(Check<'_>, Option<&'e Limit>)],
-        op: Op,
-    ) -> Result<Together<'e>, CheckError> {
-        self.decide_without_store(&self.questions(checks)?, op)
-    }
-
-    /// [`Engine::answer_without_store`] for policies that were looked up already.
     ///
     /// ```
     /// # use tidegate::{Engine, Key, Op, Question, Source};
@@ -189,29 +149,14 @@ impl<C: Clock + 'static> Engine<C> {
         })
     }
 
-    fn question<'e, 'c>(
-        &'e self,
-        check: &Check<'c>,
-        limit: Option<&'e Limit>,
-    ) -> Result<Question<'e, 'c, C>, CheckError> {
-        let (policy, key, cost) = (self.policy_ref(check.policy)?, check.key, check.cost);
-        Ok(Question { policy, key, cost, limit })
-    }
-
-    fn questions<'e, 'c>(
-        &'e self,
-        checks: &[(Check<'c>, Option<&'e Limit>)],
-    ) -> Result<Vec<Question<'e, 'c, C>>, CheckError> {
-        checks.iter().map(|(check, limit)| self.question(check, *limit)).collect()
-    }
-
-    /// The step of all enforced checks, and the checks of shadow policies beside it.
+    /// The step of all enforced checks, and the checks in shadow beside it.
     fn gather_all<'e, 'c>(
         &'e self,
         questions: &[Question<'e, 'c, C>],
         charge: Charge,
     ) -> Result<(Gathered<'e, 'c>, Vec<ShadowCheck<'e>>), CheckError> {
-        let is_shadow = |question: &Question<'_, '_, C>| question.policy.is_shadow();
+        let is_shadow =
+            |question: &Question<'_, '_, C>| question.policy.compiled().is_shadow_for(question.key);
         let gathered = self.gather(questions.iter().filter(|it| !is_shadow(it)), charge)?;
         let mut shadow_checks = Vec::new();
         for (index, check) in questions.iter().enumerate().filter(|(_, it)| is_shadow(it)) {
@@ -236,7 +181,7 @@ impl<C: Clock + 'static> Engine<C> {
         let mut step = Step { parts: Vec::new(), counts: Vec::new(), charge };
         let mut keys = Vec::new();
         for question in questions {
-            let limits = match self.part_of(question)? {
+            let limits = match self.part_of(question, charge)? {
                 Ok(limits) => limits,
                 Err(known) => {
                     if !known.decision.allowed() {
@@ -249,7 +194,11 @@ impl<C: Clock + 'static> Engine<C> {
             let mut indexes = Vec::with_capacity(limits.members.len());
             let part = step.parts.len();
             for (index, (scope, member)) in limits.members.iter().enumerate() {
-                let key = question.key.find(limits.policy, member.key.as_deref())?;
+                let key = if limits.in_rest && index == shares::OWN {
+                    shares::REST_KEY
+                } else {
+                    question.key.find(limits.policy, member.key.as_deref())?
+                };
                 let at = step.count_index(scope, key, &keys);
                 if at == keys.len() {
                     if at == MultiCharge::MAX_LIMITS {
@@ -268,7 +217,7 @@ impl<C: Clock + 'static> Engine<C> {
                         return Err(StoreError::bad_request(why).into());
                     }
                 }
-                count.cost = count.cost.saturating_add(question.cost);
+                count.cost = count.cost.saturating_add(scope.cost(question.cost));
                 indexes.push(at);
             }
             step.parts.push(CheckPart::Counted(limits, indexes));
@@ -280,12 +229,14 @@ impl<C: Clock + 'static> Engine<C> {
     fn part_of<'e>(
         &'e self,
         question: &Question<'e, '_, C>,
+        charge: Charge,
     ) -> Result<Result<Limits<'e>, Answer<'e>>, CheckError> {
-        let Question { policy, key, limit: own, .. } = *question;
+        let Question { policy, key, cost, limit: own } = *question;
         let policy = policy.compiled();
-        let CompiledKind::Limits { mode, members, adaptive } = &policy.kind else {
+        let CompiledKind::Limits { mode, members, adaptive, .. } = &policy.kind else {
             return Err(CheckError::Shapes(policy.name()));
         };
+        policy.check_cost(cost)?;
         if policy.purpose == PolicyKind::Concurrency {
             return Err(CheckError::NeedsAcquire(policy.name()));
         }
@@ -296,18 +247,26 @@ impl<C: Clock + 'static> Engine<C> {
             let why = "a limit of its own goes with a policy of one limit";
             return Err(StoreError::bad_request(why).into());
         }
+        let in_shadow = policy.is_shadow_for(key);
         let own = match policy.override_for(key, &self.state.clock) {
             None => own.map(BindingLimit::of_policy),
             Some(OverrideInForce::Limit(limit)) => Some(limit),
             Some(OverrideInForce::Allow) => {
-                return Ok(Err(without_limit(policy, Decision::unlimited())));
+                return Ok(Err(without_limit(policy, Decision::unlimited(), in_shadow)));
             }
             Some(OverrideInForce::Block) => {
-                return Ok(Err(without_limit(policy, Decision::blocked())));
+                return Ok(Err(without_limit(policy, Decision::blocked(), in_shadow)));
             }
         };
-        let in_force = InForce::find(*adaptive, members, key, own.as_deref());
-        Ok(Ok(Limits { policy, mode: *mode, members, own, in_force }))
+        let own = policy.own_limits(key, own, &self.state.clock);
+        let (in_force, in_rest) = match &policy.share {
+            None => (InForce::find(*adaptive, members, key, &own), false),
+            Some(shares) => {
+                let op = if charge == Charge::Never { Op::Peek } else { Op::Take };
+                self.tenant_limits(policy, shares, key, cost, op)
+            }
+        };
+        Ok(Ok(Limits { policy, mode: *mode, members, own, in_force, in_rest, in_shadow }))
     }
 
     #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]
@@ -317,7 +276,8 @@ impl<C: Clock + 'static> Engine<C> {
         let (scope, _) = &limits.members[index];
         #[cfg(feature = "leases")]
         let leased = {
-            let all = (0..limits.members.len()).map(|index| limits.limit_of(index));
+            let all = limits.members.iter().enumerate();
+            let all = all.map(|(index, (scope, _))| (limits.limit_of(index), scope.factor()));
             // From the policy's own store, whichever store decides the step.
             self.state.stores.for_policy(policy).leased_limit(policy, &limit, all)
         };

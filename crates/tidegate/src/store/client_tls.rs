@@ -52,7 +52,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
         }
     }
     if roots.is_empty() {
-        return Err("ca: no authority to trust; expected ?ca=FILE in PEM".to_owned());
+        return Err("ca: no authority to trust: expected a file in PEM".to_owned());
     }
     Ok(roots)
 }

@@ -12,8 +12,9 @@ pub use self::record::ReadingsRecord;
 use super::{StoreError, StoreResult};
 use crate::clock::micros;
 
-/// Bounds of what is reported and kept: sixteen signals of 40 bytes, and what a controller remembers of them, fit.
-const READING_BYTES_MAX: usize = 1024;
+/// Bounds of what is reported and kept: the demands of a thousand tenants fit, and what a controller remembers of sixteen
+/// signals.
+const READING_BYTES_MAX: usize = 40_960;
 const STATE_BYTES_MAX: usize = 8192;
 
 /// Readings of nodes beyond this number are ignored: a store reads all of them in one step, and a thousand take it two
@@ -104,7 +105,7 @@ pub struct ReadingReport<'a> {
     pub tick: Duration,
     /// The node that reports.
     pub node: u64,
-    /// What was read: up to 2 KiB without spaces.
+    /// What was read: up to 40 KiB without spaces.
     pub reading: &'a str,
 }
 
@@ -206,7 +207,7 @@ impl ReadingReport<'_> {
         let reading = self.reading;
         let has_space = reading.contains(char::is_whitespace);
         if reading.is_empty() || reading.len() > READING_BYTES_MAX || has_space {
-            let why = "a reading has 1 to 1024 bytes, and no space";
+            let why = "a reading has 1 to 40960 bytes, and no space";
             return Err(StoreError::bad_request(why));
         }
         Ok(())

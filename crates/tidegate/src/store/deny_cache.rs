@@ -25,9 +25,9 @@ use crate::reply::Reply;
 /// is certain to hold. It never admits anything.
 ///
 /// - The same question is one of the same keys, limits, cost and mode; a refusal of cost 5 does not apply to cost 1.
-/// - A refusal holds for its `retry_after`, but a second at most, counted from before the request was sent: unless other
-///   nodes give units back, nothing is refused that the store would admit. Units given back through this cache count
-///   at once, units given back elsewhere after a second at most.
+/// - A refusal holds for its `retry_after`, but a second at most (or [another time](Self::with_ttl)), counted from before the
+///   request was sent: unless other nodes give units back, nothing is refused that the store would admit. Units given back
+///   through this cache count at once, units given back elsewhere after a second at most.
 /// - When it has expired, one request asks the store. Callers that come meanwhile wait for its answer: they share a
 ///   refusal; after an admission each asks the store. Keys that are not known to be blocked never wait.
 /// - Permits of a concurrency limit may be released at any time, so their refusals are not remembered.
@@ -48,6 +48,7 @@ use crate::reply::Reply;
 /// ```
 pub struct DenyCache<S, C = SystemClock> {
     state: Arc<CacheState<S, C>>,
+    ttl: Duration,
 }
 
 impl<S: Store + 'static> DenyCache<S> {
@@ -81,7 +82,35 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
     pub fn with_clock(store: S, clock: C) -> Self {
         let fingerprints = Fingerprints::random();
         let (refusals, returns) = (Refusals::new(MAX_REFUSALS), Returns::new());
-        Self { state: Arc::new(CacheState { store, clock, fingerprints, refusals, returns }) }
+        let state = CacheState { store, clock, fingerprints, refusals, returns };
+        Self { state: Arc::new(state), ttl: DENY_CACHE_TTL }
+    }
+
+    /// The same cache for requests whose refusals hold for at most `ttl`: both share the store and the bound on memory. A
+    /// request has to be asked with the same `ttl` each time.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::{
+    /// #     StoreRequest, Clock, DenyCache, KeyedLimit, Limit, ManualClock, MemoryStore, Mode, Op, Scope, Source, Store,
+    /// # };
+    /// # let (clock, limit): (_, Limit) = (ManualClock::default(), "1/h".parse()?);
+    /// let store = DenyCache::with_clock(MemoryStore::default(), clock.clone());
+    /// let store = store.with_ttl(Duration::from_secs(5));
+    /// # let scope = Scope::named("login", "");
+    /// # let limits = [KeyedLimit { scope: &scope, key: b"user-42", limit: &limit }];
+    /// # let request = StoreRequest { mode: Mode::All, limits: &limits, cost: 1, op: Op::Take };
+    /// # let source = || store.decide(&request, clock.now()).now().map(|reply| reply.source);
+    /// assert_eq!([source()?, source()?], [Source::Store, Source::Store]); // admitted, refused
+    /// clock.advance(Duration::from_millis(4999));
+    /// assert_eq!(source()?, Source::DenyCache);
+    /// clock.advance(Duration::from_millis(1));
+    /// assert_eq!(source()?, Source::Store);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_ttl(&self, ttl: Duration) -> Self {
+        Self { state: self.state.clone(), ttl }
     }
 
     /// How many refusals are remembered, including those that have expired.
@@ -98,15 +127,14 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         now: Timestamp,
     ) -> StoreResult<StoreReply> {
         let (state, request) = (self.state.clone(), OwnedRequest::from_request(request));
-        let (sent_us, waiter) = (call.sent_us, call.join());
+        let (sent_us, waiter, ttl) = (call.sent_us, call.join(), self.ttl);
         let deadline = state.store.extensions().remote.and_then(RemoteStore::deadline);
         Reply::later(async move {
             let answer = waiter.await;
             let now_us = state.clock.steady_us();
             match answer {
                 Some(Ok(reply)) if is_refusal(&reply) => {
-                    let until_us =
-                        sent_us.saturating_add(refusals::hold_us(&reply.verdict.decision));
+                    let until_us = sent_us.saturating_add(lookup.hold_us(&reply.verdict.decision));
                     if lookup.sent_us < until_us {
                         let passed_us = now_us.saturating_sub(sent_us);
                         return Ok(by_cache(refusals::aged(&reply.verdict, passed_us)));
@@ -118,8 +146,8 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
             }
             let waited_us = now_us.saturating_sub(lookup.sent_us);
             let now = Timestamp::from_micros(now.as_micros().saturating_add(waited_us));
-            let reply =
-                request.with(|request| state.decide_and_learn(state.lookup(request), request, now));
+            let reply = request
+                .with(|request| state.decide_and_learn(state.lookup(request, ttl), request, now));
             let left = deadline.map(|it| it.saturating_sub(Duration::from_micros(waited_us)));
             shared_call::within(left, reply).await
         })
@@ -151,7 +179,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
         if request.limits.iter().any(|keyed| keyed.limit.grants_permits()) {
             return state.store.decide(request, now);
         }
-        let lookup = state.lookup(request);
+        let lookup = state.lookup(request, self.ttl);
         match state.refusals.find(&lookup, request.limits) {
             Found::Refused(verdict) => Reply::ready(Ok(by_cache(verdict))),
             Found::Nothing => state.decide_and_learn(lookup, request, now),
@@ -174,6 +202,13 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     }
 }
 
+/// How long a refusal holds at most, unless a policy says otherwise.
+///
+/// ```
+/// assert_eq!(tidegate::store_kit::DENY_CACHE_TTL.as_secs(), 1);
+/// ```
+pub const DENY_CACHE_TTL: Duration = Duration::from_secs(1);
+
 /// How many refusals are remembered at most, in up to some 20 MB.
 const MAX_REFUSALS: usize = 65_536;
 
@@ -188,16 +223,18 @@ struct CacheState<S, C> {
 
 impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
     /// How to find a request that is sent now among the refusals.
-    fn lookup(&self, request: &StoreRequest<'_>) -> Lookup {
+    fn lookup(&self, request: &StoreRequest<'_>, ttl: Duration) -> Lookup {
         let mut returns = 0_u64;
         let seed = self.fingerprints.seed ^ u64::from(request.mode == Mode::Any);
         let mut fingerprint = mixed(seed, request.cost);
         for keyed in request.limits {
             let key = self.fingerprints.hash(keyed.scope, keyed.key);
             returns = returns.wrapping_add(self.returns.count_of(key));
-            fingerprint = mixed(fingerprint, key);
+            // The same cost may take more since a reload.
+            fingerprint = mixed(fingerprint, key.wrapping_add(keyed.scope.factor()));
         }
-        Lookup { fingerprint, returns, sent_us: self.clock.steady_us() }
+        let ttl_us = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
+        Lookup { fingerprint, returns, sent_us: self.clock.steady_us(), ttl_us }
     }
 
     /// Asks the store, and remembers what its answer implies.

@@ -1,6 +1,8 @@
 //! Decides a request on states that are held: what every store does that decides in this process.
 
-use tidegate_core::{Change, Decision, Limit, State, Timestamp, decide_each, decide_many, grant};
+use tidegate_core::{
+    Change, Decision, Return, State, Timestamp, Weighted, decide_each, decide_many, grant,
+};
 
 use super::{Charge, MultiCharge, Op, StoreReply, StoreRequest};
 
@@ -113,11 +115,15 @@ pub fn decide_each_state<S: AsRef<State> + AsMut<State>>(
 }
 
 /// The limits of a request with their states, in the order of the request.
-fn pairs<'a, S: AsRef<State>>(
+fn parts<'a, S: AsRef<State>>(
     request: &'a StoreRequest<'_>,
     states: &'a [S],
-) -> impl Iterator<Item = (&'a Limit, &'a State)> + Clone {
-    request.limits.iter().zip(states).map(|(keyed, state)| (keyed.limit, state.as_ref()))
+) -> impl Iterator<Item = Weighted<'a>> + Clone {
+    request.limits.iter().zip(states).map(|(keyed, state)| Weighted {
+        limit: keyed.limit,
+        state: state.as_ref(),
+        factor: keyed.scope.factor(),
+    })
 }
 
 /// What the limits would answer; nothing is written.
@@ -128,7 +134,7 @@ fn peek<S: AsRef<State>>(
     cost: u64,
 ) -> Option<StoreReply> {
     let verdict =
-        decide_many(request.mode, pairs(request, states), &mut [Change::KEEP; MAX], now, cost);
+        decide_many(request.mode, parts(request, states), &mut [Change::KEEP; MAX], now, cost);
     verdict.map(StoreReply::by_store)
 }
 
@@ -138,10 +144,11 @@ fn take<S: AsRef<State> + AsMut<State>>(
     wrote: &mut [bool],
     now: Timestamp,
 ) -> Option<StoreReply> {
-    let (limits, mut changes) = (pairs(request, states), [Change::KEEP; MAX]);
+    let (limits, mut changes) = (parts(request, states), [Change::KEEP; MAX]);
     let mut reply = if let Op::Lease(wanted) = request.op {
         let grant = grant(limits, &mut changes, now, wanted)?;
-        StoreReply { grant: Some(grant), ..StoreReply::by_store(grant.verdict) }
+        let reply = StoreReply::by_store(grant.verdict);
+        StoreReply { grant: Some(grant.into()), ..reply }
     } else {
         let verdict = decide_many(request.mode, limits, &mut changes, now, request.cost)?;
         StoreReply::by_store(verdict)
@@ -165,8 +172,13 @@ fn give_back<S: AsRef<State> + AsMut<State>>(
         let state = state.as_mut();
         match request.op {
             Op::Reset => state.reset(),
-            Op::GiveBack(back) => drop(keyed.limit.give_back(state, now, back)),
-            _ => drop(keyed.limit.refund(state, now, request.cost)),
+            Op::GiveBack(back) => {
+                let back = Return { units: keyed.scope.cost(back.units), ..back };
+                let _ = keyed.limit.give_back(state, now, back);
+            }
+            _ => {
+                let _ = keyed.limit.refund(state, now, keyed.scope.cost(request.cost));
+            }
         }
     }
     peek(request, states, now, 0)

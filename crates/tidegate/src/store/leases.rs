@@ -129,7 +129,12 @@ struct Shared<S, C> {
     counts: Counts,
 }
 
-type Shard = HashMap<u64, Entry, BuildHasherDefault<IdentityHasher>>;
+#[derive(Default)]
+struct Shard {
+    keys: HashMap<u64, Entry, BuildHasherDefault<IdentityHasher>>,
+    /// Counted under the lock, which is cheaper than a counter of all shards.
+    decided: u64,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -137,7 +142,6 @@ struct Counts {
     requests: AtomicU64,
     granted: AtomicU64,
     returned: AtomicU64,
-    decided: AtomicU64,
 }
 
 /// What is to be sent once no lock is held.
@@ -148,6 +152,17 @@ struct Outbox {
     messages: [Option<Message>; MAX_MESSAGES],
     /// A request was due, but there is no runtime to wait for its reply.
     no_runtime: bool,
+}
+
+/// A check of a key whose holder has been asked.
+struct LeasedCheck<'a> {
+    request: &'a StoreRequest<'a>,
+    fingerprint: u64,
+    now: Timestamp,
+    now_us: u64,
+    step: Step,
+    /// The first one that is due.
+    message: Option<Message>,
 }
 
 impl<S: Store + 'static> Leases<S> {
@@ -187,14 +202,14 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
 
     /// What leases have done so far.
     pub fn stats(&self) -> LeaseStats {
-        let Counts { keys, requests, granted, returned, decided } = &self.shared.counts;
+        let Counts { keys, requests, granted, returned } = &self.shared.counts;
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         LeaseStats {
             keys: load(keys),
             requests: load(requests),
             granted: load(granted),
             returned: load(returned),
-            decided: load(decided),
+            decided: self.shared.shards.iter().map(|shard| lock(shard).decided).sum(),
         }
     }
 
@@ -279,7 +294,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
             let beside = charges.limits.iter().map(|other| other.keyed).filter(|other| {
                 other.scope.policy() == keyed.scope.policy() && other.scope != keyed.scope
             });
-            leased_limit(keyed.limit, beside.map(|other| other.limit).chain([keyed.limit]))
+            leased_limit(keyed.limit, beside.chain([*keyed]).map(weight))
         };
         let leased: Vec<Option<Limit>> = charges.limits.iter().map(leased).collect();
         let limits = charges.limits.iter().zip(&leased).map(|(charge, leased)| {
@@ -309,24 +324,58 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let now_us = self.clock.steady_us();
         self.last_now.store(now.as_micros(), Ordering::Relaxed);
         let mut shard = self.shard(fingerprint);
-        let known = shard.get(&fingerprint).is_some_and(|entry| entry.has_limits(request.limits));
-        let mut returns = None;
-        if !known {
-            match self.add(&mut shard, fingerprint, request, now_us) {
-                Ok(outbox) => returns = outbox,
-                Err(reply) => {
-                    drop(shard);
-                    return if reply {
-                        self.store.decide(request, now)
-                    } else {
-                        self.ask_store(request, now)
-                    };
-                }
+        let Shard { keys, decided } = &mut *shard;
+        let known = keys.get_mut(&fingerprint).filter(|entry| entry.has_limits(request.limits));
+        let Some(entry) = known else {
+            return self.take_first(shard, request, fingerprint, now, now_us);
+        };
+        let (step, message) = self.check(entry, request.cost, now_us);
+        if let (Step::Admit { remaining, .. }, None) = (step, message) {
+            *decided += 1;
+            return Reply::ready(Ok(entry.admit(remaining, now_us, Source::Lease)));
+        }
+        let check = LeasedCheck { request, fingerprint, now, now_us, step, message };
+        self.take_on(shard, &check, None)
+    }
+
+    /// A check of a key that is not known, or not with these limits.
+    #[inline(never)]
+    fn take_first(
+        self: &Arc<Self>,
+        mut shard: MutexGuard<'_, Shard>,
+        request: &StoreRequest<'_>,
+        fingerprint: u64,
+        now: Timestamp,
+        now_us: u64,
+    ) -> StoreResult<StoreReply> {
+        let added = self.add(&mut shard, fingerprint, request, now_us);
+        match (added, shard.keys.get_mut(&fingerprint)) {
+            (Ok(returns), Some(entry)) => {
+                let (step, message) = self.check(entry, request.cost, now_us);
+                let check = LeasedCheck { request, fingerprint, now, now_us, step, message };
+                self.take_on(shard, &check, returns)
+            }
+            (added, _) => {
+                drop(shard);
+                let is_unleased = added.is_err_and(|is_unleased| is_unleased);
+                let store = &self.store;
+                if is_unleased { store.decide(request, now) } else { self.ask_store(request, now) }
             }
         }
-        let Some(entry) = shard.get_mut(&fingerprint) else { return self.ask_store(request, now) };
-        entry.used_us = now_us;
-        let decided = match self.check(entry, request.cost, now_us) {
+    }
+
+    /// The rest of a check that has to wait, is refused, or has something to send; after `returns`.
+    #[inline(never)]
+    fn take_on(
+        self: &Arc<Self>,
+        mut shard: MutexGuard<'_, Shard>,
+        check: &LeasedCheck<'_>,
+        returns: Option<Outbox>,
+    ) -> StoreResult<StoreReply> {
+        let LeasedCheck { request, fingerprint, now, now_us, step, message } = *check;
+        let Shard { keys, decided: count } = &mut *shard;
+        let Some(entry) = keys.get_mut(&fingerprint) else { return self.ask_store(request, now) };
+        let decided = match step {
             Step::Wait if entry.waiting.len() >= MAX_WAITING => {
                 Ok(Err(StoreError::new(StoreErrorKind::Overloaded, "too many wait for this key")))
             }
@@ -339,11 +388,11 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             }
             step => {
                 let decided = entry.decide_one(step, now_us, Source::Lease);
-                self.counts.decided.fetch_add(u64::from(decided.is_ok()), Ordering::Relaxed);
+                *count += u64::from(decided.is_ok());
                 Ok(decided)
             }
         };
-        let outbox = self.outbox(fingerprint, entry, now_us);
+        let outbox = message.map(|message| self.outbox(fingerprint, entry, message, now_us));
         drop(shard);
         self.send(returns, now);
         let mut no_runtime = false;
@@ -358,14 +407,17 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         }
     }
 
-    /// A refusal does not count if units were given back after its request was sent.
-    fn check(&self, entry: &mut Entry, cost: u64, now_us: u64) -> Step {
-        let step = entry.holder.check(now_us, cost);
-        if !matches!(step, Step::Refuse { .. }) || !self.gave_back(entry) {
-            return step;
+    /// The step of a check, and the first message that is due after it. A refusal does not count if units were given back
+    /// after its request was sent.
+    #[inline]
+    fn check(&self, entry: &mut Entry, cost: u64, now_us: u64) -> (Step, Option<Message>) {
+        entry.used_us = now_us;
+        let mut step = entry.holder.check(now_us, cost);
+        if matches!(step, Step::Refuse { .. }) && self.gave_back(entry) {
+            entry.holder.forget_refusal();
+            step = entry.holder.check(now_us, cost);
         }
-        entry.holder.forget_refusal();
-        entry.holder.check(now_us, cost)
+        (step, entry.holder.poll(now_us))
     }
 
     /// Whether units of the entry's keys were given back since its last request was sent.
@@ -403,12 +455,13 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         request: &StoreRequest<'_>,
         now_us: u64,
     ) -> Result<Option<Outbox>, bool> {
-        let plain = request.limits.iter().map(|keyed| keyed.limit);
-        let terms = Terms::from_limits(plain.clone()).map_err(|_| true)?;
-        let leased = plain.map(|limit| limit.leased(terms.ttl())).collect::<Result<Vec<_>, _>>();
+        let terms = Terms::weighted(request.limits.iter().copied().map(weight));
+        let terms = terms.map_err(|_| true)?;
+        let leased = request.limits.iter().map(|keyed| keyed.limit.leased(terms.ttl()));
+        let leased = leased.collect::<Result<Vec<_>, _>>();
         let leased = leased.map_err(|_| true)?;
-        let before = shard.remove(&fingerprint);
-        if before.is_none() && shard.len() >= MAX_KEYS / SHARDS {
+        let before = shard.keys.remove(&fingerprint);
+        if before.is_none() && shard.keys.len() >= MAX_KEYS / SHARDS {
             return Err(false);
         }
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
@@ -426,7 +479,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             }
             None => drop(self.counts.keys.fetch_add(1, Ordering::Relaxed)),
         }
-        shard.insert(fingerprint, entry);
+        shard.keys.insert(fingerprint, entry);
         Ok(returns)
     }
 
@@ -461,9 +514,9 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 
     /// Asks the store, with the limits that it counts while units are leased.
     fn ask_store(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
-        let plain = request.limits.iter().map(|keyed| keyed.limit);
+        let all = request.limits.iter().copied();
         let leased: Option<Vec<_>> =
-            plain.clone().map(|own| leased_limit(own, plain.clone())).collect();
+            all.clone().map(|own| leased_limit(own.limit, all.clone().map(weight))).collect();
         let Some(leased) = leased else { return self.store.decide(request, now) };
         let pairs = request.limits.iter().zip(&leased);
         let limits: Vec<_> = pairs.map(|(keyed, limit)| KeyedLimit { limit, ..*keyed }).collect();
@@ -475,20 +528,25 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let fingerprint = self.fingerprint(request.limits);
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
-        let Some(entry) = shard.get_mut(&fingerprint) else { return };
+        let Some(entry) = shard.keys.get_mut(&fingerprint) else { return };
         entry.holder = entry.holder.successor(entry.terms);
         entry.generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let waiting = std::mem::take(&mut entry.waiting);
         entry.take_over(waiting, now_us);
-        let outbox = self.outbox(fingerprint, entry, now_us);
+        let outbox = self.due(fingerprint, entry, now_us);
         drop(shard);
         self.send(outbox, now);
     }
 
     /// The messages that an entry has to send now.
-    fn outbox(&self, fingerprint: u64, entry: &mut Entry, now_us: u64) -> Option<Outbox> {
-        let mut polled = entry.holder.poll(now_us);
-        polled?;
+    fn due(&self, fingerprint: u64, entry: &mut Entry, now_us: u64) -> Option<Outbox> {
+        let first = entry.holder.poll(now_us)?;
+        Some(self.outbox(fingerprint, entry, first, now_us))
+    }
+
+    /// This message of an entry, and those that follow.
+    fn outbox(&self, fingerprint: u64, entry: &mut Entry, first: Message, now_us: u64) -> Outbox {
+        let mut polled = Some(first);
         let (mut messages, mut no_runtime) = ([None; MAX_MESSAGES], false);
         for message in &mut messages {
             match polled {
@@ -512,7 +570,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             polled = entry.holder.poll(now_us);
         }
         let (generation, limits) = (entry.generation, entry.limits.clone());
-        Some(Outbox { fingerprint, generation, limits, messages, no_runtime })
+        Outbox { fingerprint, generation, limits, messages, no_runtime }
     }
 
     /// Sends without a lock; [`Shared::on_reply`] gets the replies. Answers whether a request was due, but there was no
@@ -553,7 +611,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     /// No reply will come. Sends nothing: the process may be about to end.
     fn on_loss(&self, fingerprint: u64, generation: u64) {
         let mut shard = self.shard(fingerprint);
-        let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation);
+        let entry = shard.keys.get_mut(&fingerprint).filter(|it| it.generation == generation);
         if let Some(entry) = entry {
             entry.cancel(&request::lost());
         }
@@ -562,6 +620,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     /// When the next check that waits for a request's reply has to be answered without it.
     fn next_due(&self, fingerprint: u64, generation: u64) -> Option<Instant> {
         self.shard(fingerprint)
+            .keys
             .get(&fingerprint)
             .filter(|it| it.generation == generation)?
             .next_due()
@@ -569,7 +628,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 
     fn expire(&self, fingerprint: u64, generation: u64) {
         let mut shard = self.shard(fingerprint);
-        let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation);
+        let entry = shard.keys.get_mut(&fingerprint).filter(|it| it.generation == generation);
         if let Some(entry) = entry {
             entry.expire(Instant::now());
         }
@@ -584,7 +643,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     ) -> Option<Outbox> {
         let now_us = self.clock.steady_us();
         let mut shard = self.shard(fingerprint);
-        let entry = shard.get_mut(&fingerprint).filter(|it| it.generation == generation)?;
+        let entry = shard.keys.get_mut(&fingerprint).filter(|it| it.generation == generation)?;
         let missing = || StoreError::new(StoreErrorKind::Protocol, "no lease in the reply");
         match reply.and_then(|reply| reply.grant.ok_or_else(missing)) {
             Ok(grant) => {
@@ -594,7 +653,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
             }
             Err(error) => entry.on_failure(error, now_us),
         }
-        self.outbox(fingerprint, entry, now_us)
+        self.due(fingerprint, entry, now_us)
     }
 
     fn fingerprint(&self, limits: &[KeyedLimit<'_>]) -> u64 {
@@ -615,10 +674,15 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 /// out on lease, and forget them when it next sees the leased one.
 pub(crate) fn leased_limit<'a>(
     own: &Limit,
-    all: impl IntoIterator<Item = &'a Limit> + Clone,
+    all: impl Iterator<Item = (&'a Limit, u64)> + Clone,
 ) -> Option<Limit> {
-    let terms = Terms::from_limits(all).ok()?;
+    let terms = Terms::weighted(all).ok()?;
     own.leased(terms.ttl()).ok()
+}
+
+/// A limit, and what a unit takes of it.
+fn weight(keyed: KeyedLimit<'_>) -> (&Limit, u64) {
+    (keyed.limit, keyed.scope.factor())
 }
 
 /// The answer to a check that waits. A store that answers at once has decided it already.

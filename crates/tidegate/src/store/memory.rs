@@ -16,6 +16,7 @@ mod many;
 mod snapshot;
 mod snapshot_file;
 mod table;
+mod units;
 mod wide;
 mod word;
 
@@ -31,9 +32,11 @@ use tidegate_core::{
 pub use snapshot::SnapshotError;
 pub use snapshot_file::{Restored, SnapshotFile};
 
+use self::bucket::Word;
 use self::budget::Budget;
 pub(crate) use self::table::Hint;
 use self::table::{Insert, Spot, Table};
+use self::units::Units;
 use self::wide::{Unpublished, WideStates};
 use super::coordination::ReadingsRecord;
 use super::fingerprint::Fingerprints;
@@ -87,6 +90,7 @@ const SCOPES_MAX: usize = 10_000;
 pub struct MemoryStore {
     table: Table,
     wide: WideStates,
+    units: Units,
     budget: Arc<Budget>,
     fingerprints: Fingerprints,
     /// The next line to sweep.
@@ -153,6 +157,7 @@ impl MemoryStore {
         Self {
             table: Table::new(budget.clone()),
             wide: WideStates::new(budget.clone()),
+            units: Units::default(),
             budget,
             fingerprints,
             sweep_cursor: AtomicU64::new(0),
@@ -179,21 +184,23 @@ impl MemoryStore {
         }
     }
 
-    fn decide_one(&self, request: &StoreRequest<'_>, now: Timestamp) -> Option<StoreReply> {
+    /// All but the commonest request.
+    #[inline(never)]
+    fn decide_any(&self, request: &StoreRequest<'_>, now: Timestamp) -> Option<StoreReply> {
         let [one] = request.limits else {
             return self.decide_many_limits(request, now);
         };
         let (fingerprint, limit) = (self.fingerprint(one.scope, one.key), one.limit);
+        let cost = one.scope.cost(request.cost);
         let decision = match request.op {
-            Op::Take if limit.grants_permits() => {
-                let (decision, permit) = self.take_state(fingerprint, limit, now, request.cost);
+            Op::Take => {
+                let (decision, permit) = self.take_state(fingerprint, limit, now, cost);
                 let permits = permit.map(|permit| (0, permit.id)).into_iter().collect();
                 let verdict = Verdict { binding: 0, decision };
                 return Some(StoreReply { permits, ..StoreReply::by_store(verdict) });
             }
-            Op::Take => self.take(fingerprint, limit, now, request.cost),
-            Op::Peek => self.peek(fingerprint, limit, now, request.cost),
-            Op::Refund => self.refund(fingerprint, limit, now, request.cost),
+            Op::Peek => self.peek(fingerprint, limit, now, cost),
+            Op::Refund => self.refund(fingerprint, limit, now, cost),
             Op::Reset => self.reset(fingerprint, limit, now),
             Op::Lease(_) | Op::GiveBack(_) | Op::Renew { .. } => {
                 return self.decide_many_limits(request, now);
@@ -345,7 +352,7 @@ impl MemoryStore {
             let spot = self.table.find(fingerprint);
             if let Some(number) = word::to_wide(spot.word) {
                 let Some(mut wide) = self.wide.lock(number) else { continue };
-                if wide.owner != Some(fingerprint) {
+                if wide.owner() != Some(fingerprint) {
                     continue; // it was dropped, and perhaps reused, before we had its lock
                 }
                 let outcome = decide(&mut wide.state);
@@ -359,7 +366,7 @@ impl MemoryStore {
                 }
                 return outcome.answer;
             }
-            let mut state = word::to_state(spot.word);
+            let mut state = self.units.to_state(spot.word);
             let outcome = decide(&mut state);
             if !outcome.writes {
                 if spot.is_unchanged() {
@@ -381,7 +388,7 @@ impl MemoryStore {
             let written = self.write(&spot, fingerprint, word);
             if written == Insert::Done {
                 drop(unpublished);
-                if spot.word == 0 {
+                if spot.word == Word::NONE {
                     self.after_insert(now);
                 }
                 self.stay_under_cap(now);
@@ -400,8 +407,8 @@ impl MemoryStore {
         fingerprint: u64,
         state: State,
         spent: bool,
-    ) -> Option<(u64, Option<Unpublished<'_>>)> {
-        if let Some(word) = word::from_state(&state, spent) {
+    ) -> Option<(Word, Option<Unpublished<'_>>)> {
+        if let Some(word) = self.units.to_word(&state, spent) {
             return Some((word, None));
         }
         let unpublished = self.wide.add(fingerprint, state, spent)?;
@@ -409,8 +416,8 @@ impl MemoryStore {
     }
 
     /// Writes a word to a spot, new or not, without waiting for anything.
-    fn write(&self, spot: &Spot<'_>, fingerprint: u64, word: u64) -> Insert {
-        if spot.word == 0 {
+    fn write(&self, spot: &Spot<'_>, fingerprint: u64, word: Word) -> Insert {
+        if spot.word == Word::NONE {
             return self.table.insert(spot, fingerprint, word);
         }
         if spot.replace(word) { Insert::Done } else { Insert::Changed }
@@ -441,10 +448,16 @@ fn is_spent(decision: &Decision) -> bool {
 impl Store for MemoryStore {
     #[inline]
     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
-        Reply::ready(
-            self.decide_one(request, now)
-                .ok_or_else(|| StoreError::bad_request(StoreRequest::INVALID)),
-        )
+        if let ([one], Op::Take) = (request.limits, request.op)
+            && !one.limit.grants_permits()
+        {
+            let (fingerprint, cost) =
+                (self.fingerprint(one.scope, one.key), one.scope.cost(request.cost));
+            let decision = self.take(fingerprint, one.limit, now, cost);
+            return Reply::ready(Ok(StoreReply::by_store(Verdict { binding: 0, decision })));
+        }
+        let invalid = || StoreError::bad_request(StoreRequest::INVALID);
+        Reply::ready(self.decide_any(request, now).ok_or_else(invalid))
     }
 
     fn decide_each(&self, charges: &MultiCharge<'_>, now: Timestamp) -> StoreResult<Vec<Decision>> {

@@ -50,7 +50,7 @@ pub struct MultiCharge<'a> {
 pub struct LimitCharge<'a> {
     /// The limit, and the key it counts for.
     pub keyed: KeyedLimit<'a>,
-    /// What to spend of it; 0 only looks.
+    /// What to spend of it, whatever the [factor](crate::Scope::costing) of its scope; 0 only looks.
     pub cost: u64,
 }
 

@@ -96,12 +96,57 @@ pub struct OverrideTable {
 pub struct StoredOverride {
     /// The policy's name.
     pub policy: String,
-    /// The key, or a network.
+    /// The key, or a network; with the [name of a limit](Self::limit_name) behind it, if it is about one.
     pub key: Box<[u8]>,
-    /// `allow`, `block`, or a limit.
+    /// `allow`, `block`, or a limit; marked if it is about one of several.
     pub text: String,
     /// How long it still holds; `None` for ever.
     pub life: Option<Duration>,
+}
+
+/// Stands before the text of an override of one limit: versions that know no such overrides cannot read it, and leave it
+/// out.
+const ONE_LIMIT: &str = "> ";
+
+impl StoredOverride {
+    /// The limit that it replaces, where the policy has several; `None` if it stands for the whole policy.
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy};
+    /// let plan = Policy::all().limit("second", "10/s").limit("day", "100/day");
+    /// let engine = Engine::builder().policy("plan", plan).build()?;
+    /// engine.overrides().set_limit("plan", "day", "partner-7", "5000/day", None).now()?;
+    /// let stored = &engine.overrides().list().now()?[0];
+    /// assert_eq!(stored.limit_name(), Some("day"));
+    /// assert_eq!((stored.identifier(), stored.value()), (&b"partner-7"[..], "5000/day"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn limit_name(&self) -> Option<&str> {
+        self.one_limit().map(|(_, name)| name)
+    }
+
+    /// The key, or the network, without the name of a limit.
+    pub fn identifier(&self) -> &[u8] {
+        self.one_limit().map_or(&self.key, |(identifier, _)| identifier)
+    }
+
+    /// `allow`, `block`, or the limit, without a mark that it is of one limit.
+    pub fn value(&self) -> &str {
+        self.one_limit().and_then(|_| self.text.strip_prefix(ONE_LIMIT)).unwrap_or(&self.text)
+    }
+
+    /// The identifier and the name of the limit: the key ends with a zero and the name.
+    fn one_limit(&self) -> Option<(&[u8], &str)> {
+        self.text.strip_prefix(ONE_LIMIT)?;
+        let zero = self.key.iter().rposition(|byte| *byte == 0)?;
+        Some((&self.key[..zero], std::str::from_utf8(&self.key[zero + 1..]).ok()?))
+    }
+
+    /// The key and the text under which an override of one limit is kept.
+    pub(crate) fn of_one_limit(identifier: &[u8], name: &str, value: &str) -> (Vec<u8>, String) {
+        let key = [identifier, &[0], name.as_bytes()].concat();
+        (key, format!("{ONE_LIMIT}{value}"))
+    }
 }
 
 /// What is to become of one override.

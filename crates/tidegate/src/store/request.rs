@@ -26,7 +26,8 @@ pub struct StoreRequest<'a> {
     /// The limits in declared order, each with the key it counts for. At most
     /// [`StoreRequest::MAX_LIMITS`], and no key twice in one scope.
     pub limits: &'a [KeyedLimit<'a>],
-    /// What to spend, or to give back.
+    /// What to spend of each limit, or to give back: as often as the limit's [scope](Scope::costing) says. To release or
+    /// renew, what the permit holds.
     pub cost: u64,
     /// What to do.
     pub op: Op,
@@ -158,8 +159,8 @@ pub struct StoreReply {
     /// What concurrency limits granted, or what was released or renewed: the index of the limit, and the permit's id. A
     /// permit that was not held, or whose lease had ended, was neither.
     pub permits: Vec<(usize, u64)>,
-    /// The lease, if one was requested.
-    pub grant: Option<Grant>,
+    /// The lease, if one was requested. Boxed: most replies have none, and are moved often.
+    pub grant: Option<Box<Grant>>,
 }
 
 /// One request of a shaper.
@@ -341,6 +342,7 @@ impl ReserveRequest<'_> {
 
 impl KeyedLimit<'_> {
     /// Whether these name one state twice.
+    #[inline]
     pub(crate) fn has_duplicate(limits: &[Self]) -> bool {
         let same = |a: &KeyedLimit<'_>, b: &KeyedLimit<'_>| a.scope == b.scope && a.key == b.key;
         let twice = |index: usize| limits[..index].iter().any(|a| same(a, &limits[index]));

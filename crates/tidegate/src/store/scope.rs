@@ -1,5 +1,6 @@
-//! Which limit a key is counted under, and what it is kept together with.
+//! Which limit a key is counted under, what it is kept together with, and what a unit of cost takes of it.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 /// The name space of a limit's keys: the same key under another scope is another counter. Made from names, so
@@ -13,13 +14,15 @@ use std::sync::Arc;
 /// assert_ne!(scope, Scope::named("hour", "login"));
 /// assert_eq!((scope.policy(), scope.limit()), ("login", "hour"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Scope {
     pub(crate) hash: u64,
     policy: Arc<str>,
     limit: Arc<str>,
     tag: Tag,
     in_quorum: bool,
+    /// `None` for 1, which most have.
+    factor: Option<NonZeroU64>,
 }
 
 /// What decides where a store that spreads keys over nodes keeps those of a scope.
@@ -47,7 +50,7 @@ impl Scope {
         // Multiplied, so that ("a", "b") and ("b", "a") are different scopes.
         let hash = hash(policy).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash(limit);
         let (policy, limit) = (policy.into(), limit.into());
-        Self { hash, policy, limit, tag: Tag::Identifier, in_quorum: false }
+        Self { hash, policy, limit, tag: Tag::Identifier, in_quorum: false, factor: None }
     }
 
     /// The same for a policy that is to be counted by a quorum, where [another store](crate::RoutedStore) counts the
@@ -66,6 +69,34 @@ impl Scope {
     /// Whether a quorum is to count it.
     pub const fn is_in_quorum(&self) -> bool {
         self.in_quorum
+    }
+
+    /// The same where each unit of a request's cost takes `factor` units of the limit. It is no part of the name space:
+    /// with another factor the same counter goes on.
+    ///
+    /// ```
+    /// # use std::num::NonZeroU64;
+    /// # use tidegate::Scope;
+    /// let units = Scope::named("plan", "units");
+    /// let dear = units.clone().costing(NonZeroU64::new(10).ok_or("not 0")?);
+    /// assert_eq!((units.cost(3), dear.cost(3), dear.factor()), (3, 30, 10));
+    /// assert_eq!(units, dear);
+    /// # Ok::<(), &str>(())
+    /// ```
+    #[must_use]
+    pub fn costing(self, factor: NonZeroU64) -> Self {
+        Self { factor: Some(factor).filter(|factor| factor.get() > 1), ..self }
+    }
+
+    /// How many units of the limit one unit of a request's cost takes.
+    pub fn factor(&self) -> u64 {
+        self.factor.map_or(1, NonZeroU64::get)
+    }
+
+    /// What a request of this cost takes of the limit: at most `u64::MAX`, which no limit has.
+    #[inline]
+    pub fn cost(&self, cost: u64) -> u64 {
+        self.factor.map_or(cost, |factor| cost.saturating_mul(factor.get()))
     }
 
     /// The same for a limit that shares a request with limits on other identifiers: a store that spreads keys over nodes
@@ -124,3 +155,17 @@ impl Scope {
         &self.limit
     }
 }
+
+/// Equal where they name the same counters.
+impl PartialEq for Scope {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { hash, policy, limit, tag, in_quorum, factor: _ } = self;
+        *hash == other.hash
+            && *policy == other.policy
+            && *limit == other.limit
+            && *tag == other.tag
+            && *in_quorum == other.in_quorum
+    }
+}
+
+impl Eq for Scope {}

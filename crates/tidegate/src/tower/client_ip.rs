@@ -36,11 +36,22 @@ use crate::cidr::Cidr;
 #[derive(Clone, Debug)]
 #[must_use = "it finds nothing until it is given to a layer"]
 pub struct ClientIp {
-    trusted: Vec<Cidr>,
+    trusted: Trusted,
     header: ForwardedHeader,
     ipv6_prefix: u8,
     peer: Hook<Extensions, Option<IpAddr>>,
 }
+
+/// Which proxies are believed. Never both: a hop count says that every peer is one.
+#[derive(Clone, Debug)]
+enum Trusted {
+    Networks(Vec<Cidr>),
+    /// This many proxies between the clients and this server.
+    Hops(usize),
+}
+
+/// Longer chains of proxies do not exist. It bounds how many entries of a header are read.
+const HOPS_MAX: usize = 16;
 
 impl Default for ClientIp {
     fn default() -> Self {
@@ -63,7 +74,8 @@ impl ClientIp {
     /// ```
     pub fn new() -> Self {
         let peer = Hook::new(connected);
-        Self { trusted: Vec::new(), header: ForwardedHeader::XForwardedFor, ipv6_prefix: 64, peer }
+        let trusted = Trusted::Networks(Vec::new());
+        Self { trusted, header: ForwardedHeader::XForwardedFor, ipv6_prefix: 64, peer }
     }
 
     /// Believes what proxies at this address or in this network write.
@@ -75,7 +87,46 @@ impl ClientIp {
     /// # Ok::<(), tidegate::tower::SetupError>(())
     /// ```
     pub fn trust(mut self, network: &str) -> Result<Self, SetupError> {
-        self.trusted.push(network.parse()?);
+        match &mut self.trusted {
+            Trusted::Networks(networks) => networks.push(network.parse()?),
+            Trusted::Hops(_) => return Err(SetupError::HopsAndNetworks),
+        }
+        Ok(self)
+    }
+
+    /// Counts the proxies instead of naming them, where their addresses change: the client is the address that stands
+    /// in this place of `X-Forwarded-For`, from the right. The peer of the connection is the first proxy, so that the
+    /// last entry is the client behind one proxy, the one before it the client behind two. From 1 to 16, and not
+    /// together with [`ClientIp::trust`].
+    ///
+    /// If there are fewer entries, or one of them is no address, the peer is the client. **Every** peer is believed:
+    /// whoever reaches the server past the proxies can name any client.
+    ///
+    /// ```
+    /// # use std::net::IpAddr;
+    /// # use http::{HeaderMap, HeaderValue};
+    /// # use tidegate::tower::{ClientIp, SetupError};
+    /// // client → CDN → load balancer → this server
+    /// let client_ip = ClientIp::new().trust_hops(2)?;
+    /// let balancer = IpAddr::from([10, 0, 0, 1]);
+    /// let mut headers = HeaderMap::new();
+    /// // 1.1.1.1 is made up; the CDN appended the client, the load balancer the CDN.
+    /// headers.insert("x-forwarded-for", HeaderValue::from_static("1.1.1.1, 203.0.113.7, 192.0.2.9"));
+    /// assert_eq!(client_ip.from_peer(balancer, &headers), IpAddr::from([203, 0, 113, 7]));
+    /// headers.insert("x-forwarded-for", HeaderValue::from_static("203.0.113.7"));
+    /// assert_eq!(client_ip.from_peer(balancer, &headers), balancer);
+    ///
+    /// assert_eq!(ClientIp::new().trust_hops(0).err(), Some(SetupError::Hops(0)));
+    /// # Ok::<(), SetupError>(())
+    /// ```
+    pub fn trust_hops(mut self, hops: usize) -> Result<Self, SetupError> {
+        if matches!(&self.trusted, Trusted::Networks(networks) if !networks.is_empty()) {
+            return Err(SetupError::HopsAndNetworks);
+        }
+        if !(1..=HOPS_MAX).contains(&hops) {
+            return Err(SetupError::Hops(hops));
+        }
+        self.trusted = Trusted::Hops(hops);
         Ok(self)
     }
 
@@ -212,6 +263,9 @@ impl ClientIp {
     /// assert_eq!(client_ip.behind(here, &headers), IpAddr::from([203, 0, 113, 7]));
     /// ```
     pub fn behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
+        if let Trusted::Hops(hops) = self.trusted {
+            return self.at_hop(hops, headers).unwrap_or(proxy);
+        }
         let mut nearest = proxy;
         for line in headers.get_all(self.header.name()).iter().rev() {
             for entry in from_right(&text(line), ',') {
@@ -226,7 +280,23 @@ impl ClientIp {
         nearest
     }
 
-    /// Whether what a peer at this address writes is believed.
+    /// The address in this place from the right. An entry that cannot be read, there or further right, means that the
+    /// proxies are not the ones that were counted.
+    fn at_hop(&self, hops: usize, headers: &HeaderMap) -> Option<IpAddr> {
+        let mut left = hops;
+        for line in headers.get_all(self.header.name()).iter().rev() {
+            for entry in from_right(&text(line), ',') {
+                let ip = self.header.address(entry)?;
+                left -= 1;
+                if left == 0 {
+                    return Some(ip);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether what a peer at this address writes is believed; with a [hop count](ClientIp::trust_hops), from any.
     ///
     /// ```
     /// # use tidegate::tower::ClientIp;
@@ -237,7 +307,10 @@ impl ClientIp {
     /// ```
     pub fn trusts(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        self.trusted.iter().any(|network| network.contains(ip))
+        match &self.trusted {
+            Trusted::Networks(networks) => networks.iter().any(|network| network.contains(ip)),
+            Trusted::Hops(_) => true,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and the older ones.
+//! What is left, in the headers of draft-ietf-httpapi-ratelimit-headers-11 and in older ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,24 @@ use super::retry_after::retry_after_s;
 
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static STATE: HeaderName = HeaderName::from_static("ratelimit");
-static LEGACY_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-static LEGACY_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-static LEGACY_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+static LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+static REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+static RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+static X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+static X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+static X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// What the values of one decision have besides the limit's name: six numbers of 15 digits and what they are.
 const VALUES_BYTES: usize = 96;
 
-/// Which headers show what is left. A refusal has `Retry-After` in any case, unless no wait would help.
+/// Which headers show what is left: those of a [`Dialect`], and the `X-RateLimit` ones. A refusal has `Retry-After` in
+/// any case, unless no wait would help. A header that the service has set itself stays.
 ///
-/// The standard headers are `RateLimit-Policy: "api";q=100;w=60` (100 units in 60 seconds) and
-/// `RateLimit: "api";r=19;t=1` (19 left now, everything in 1 second). The legacy ones are `X-RateLimit-Limit`,
-/// `-Remaining` and `-Reset`, of which `Limit` is the most that there can be at once. A header that the service
-/// has set itself stays.
+/// `X-RateLimit-Limit` and `RateLimit-Limit` are the most that there can be at once.
 ///
 /// ```
 /// use http::HeaderMap;
-/// use tidegate::{Clock, Limiter, ManualClock, tower::{Headers, Label, Report}};
+/// use tidegate::{Clock, Limiter, ManualClock, tower::{Dialect, Headers, Label, Report, ResetUnit}};
 ///
 /// let clock = ManualClock::default(); // 1,700,000,000 seconds after 1970
 /// let limiter = Limiter::builder("100/min burst 20").clock(clock.clone()).build()?;
@@ -37,24 +38,73 @@ const VALUES_BYTES: usize = 96;
 ///     Report { headers, label, decision, now: clock.now() }.write(&mut map);
 ///     map
 /// };
-/// assert_eq!(written(Headers::LegacyEpoch)["x-ratelimit-reset"], "1700000001");
-/// assert_eq!(written(Headers::LegacyDelta)["x-ratelimit-reset"], "1");
-/// assert!(!written(Headers::Standard).contains_key("x-ratelimit-reset"));
-/// assert!(written(Headers::Off).is_empty());
+/// assert_eq!(written(Headers::default())["x-ratelimit-reset"], "1700000001");
+/// let delta = Headers { x_rate_limit: Some(ResetUnit::Delta), ..Headers::default() };
+/// assert_eq!(written(delta)["x-ratelimit-reset"], "1");
+/// let older = Headers { dialect: Dialect::Legacy, ..Headers::STANDARD };
+/// assert_eq!(written(older)["ratelimit-remaining"], "19");
+/// assert!(!written(Headers::STANDARD).contains_key("x-ratelimit-reset"));
+/// assert!(written(Headers::OFF).is_empty());
 /// # Ok::<(), tidegate::LimitError>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Headers {
-    /// The standard and the legacy ones, with `X-RateLimit-Reset` in seconds since 1970 by the limiter's
-    /// clock.
-    #[default]
-    LegacyEpoch,
-    /// The standard and the legacy ones, with `X-RateLimit-Reset` in seconds from now.
-    LegacyDelta,
-    /// The standard ones only.
-    Standard,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Headers {
+    /// The `RateLimit` headers.
+    pub dialect: Dialect,
+    /// The unit of `X-RateLimit-Reset`; `None` for no `X-RateLimit` headers.
+    pub x_rate_limit: Option<ResetUnit>,
+}
+
+impl Headers {
+    /// `RateLimit` and `RateLimit-Policy` only.
+    pub const STANDARD: Self = Self { dialect: Dialect::Draft11, x_rate_limit: None };
     /// None: limits stay a secret.
+    pub const OFF: Self = Self { dialect: Dialect::Off, x_rate_limit: None };
+}
+
+impl Default for Headers {
+    /// The standard ones, and the `X-RateLimit` ones with seconds since 1970.
+    fn default() -> Self {
+        Self { x_rate_limit: Some(ResetUnit::Epoch), ..Self::STANDARD }
+    }
+}
+
+/// Which `RateLimit` headers there are.
+///
+/// ```
+/// use tidegate::tower::{Dialect, Headers};
+///
+/// assert_eq!(Headers::default().dialect, Dialect::Draft11);
+/// assert_eq!(Headers::OFF.dialect, Dialect::Off);
+/// let older = Headers { dialect: Dialect::Legacy, ..Headers::default() };
+/// # assert_ne!(older, Headers::default());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// Of draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy: "api";q=100;w=60` (100 units in 60 seconds) and
+    /// `RateLimit: "api";r=19;t=1` (19 left now, everything in 1 second).
+    Draft11,
+    /// Of its drafts up to 7: `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, in seconds from now.
+    Legacy,
+    /// None.
     Off,
+}
+
+/// The unit of `X-RateLimit-Reset`.
+///
+/// ```
+/// use tidegate::tower::{Headers, ResetUnit};
+///
+/// assert_eq!(Headers::default().x_rate_limit, Some(ResetUnit::Epoch));
+/// let from_now = Headers { x_rate_limit: Some(ResetUnit::Delta), ..Headers::default() };
+/// # assert_ne!(from_now, Headers::default());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResetUnit {
+    /// Seconds since 1970, by the limiter's clock.
+    Epoch,
+    /// Seconds from now.
+    Delta,
 }
 
 /// A limit's name and rate, as headers spell them.
@@ -65,7 +115,7 @@ pub enum Headers {
 ///
 /// let (limit, mut headers): (Limit, _) = ("100/min burst 20".parse()?, HeaderMap::new());
 /// Report {
-///     headers: Headers::Standard,
+///     headers: Headers::STANDARD,
 ///     label: Label::new("api", &limit),
 ///     decision: Decision::blocked(),
 ///     now: Timestamp::EPOCH,
@@ -92,7 +142,7 @@ impl Label {
     /// # let (decision, now, mut headers) = (Decision::blocked(), Timestamp::EPOCH, HeaderMap::new());
     /// let limit: Limit = "100/min".parse()?;
     /// let label = Label::new("café", &limit);
-    /// Report { headers: Headers::Standard, label, decision, now }.write(&mut headers);
+    /// Report { headers: Headers::STANDARD, label, decision, now }.write(&mut headers);
     /// assert_eq!(headers["ratelimit-policy"], "\"caf?\";q=100;w=60");
     /// # Ok::<(), tidegate::LimitError>(())
     /// ```
@@ -111,7 +161,7 @@ impl Label {
 ///
 /// let limiter = Limiter::new("100/min burst 20")?;
 /// let report = Report {
-///     headers: Headers::Standard,
+///     headers: Headers::STANDARD,
 ///     label: Label::new("api", limiter.limit()),
 ///     decision: limiter.check("user-42"),
 ///     now: SystemClock.now(),
@@ -135,14 +185,14 @@ pub struct Report {
 
 impl Report {
     /// Adds what is left, and `Retry-After` on a refusal. Headers of the service itself stay, and are not mixed with these:
-    /// if one of the standard headers is there already, none of them is added; the same goes for the legacy ones.
+    /// if a `RateLimit` header is there already, none is added; the same goes for `X-RateLimit`.
     ///
     /// ```
     /// # use http::{HeaderMap, HeaderValue};
     /// # use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
     /// # let limit: Limit = "100/min".parse()?;
     /// # let (label, decision) = (Label::new("api", &limit), Decision::blocked());
-    /// let report = Report { headers: Headers::LegacyDelta, label, decision, now: Timestamp::EPOCH };
+    /// let report = Report { headers: Headers::default(), label, decision, now: Timestamp::EPOCH };
     /// let mut headers = HeaderMap::new();
     /// headers.insert("x-ratelimit-limit", HeaderValue::from_static("7")); // the service's own word
     /// report.write(&mut headers);
@@ -153,15 +203,15 @@ impl Report {
     /// ```
     pub fn write(&self, to: &mut HeaderMap) {
         let has = |name| to.contains_key(name);
-        let standard = has(&POLICY) || has(&STATE);
-        let legacy = has(&LEGACY_LIMIT) || has(&LEGACY_REMAINING) || has(&LEGACY_RESET);
+        let has_own = [&POLICY, &STATE, &LIMIT, &REMAINING, &RESET].into_iter().any(has);
+        let has_own_x = [&X_LIMIT, &X_REMAINING, &X_RESET].into_iter().any(has);
         self.each_value(|name, value| {
-            let is_said = match name.as_str() {
+            let is_there = match name.as_str() {
                 "retry-after" => false,
-                name if name.starts_with("x-") => legacy,
-                _ => standard,
+                name if name.starts_with("x-") => has_own_x,
+                _ => has_own,
             };
-            if !is_said {
+            if !is_there {
                 add(to, name, value);
             }
         });
@@ -173,7 +223,7 @@ impl Report {
     /// # use tidegate::{Decision, Limit, Timestamp, tower::{Headers, Label, Report}};
     /// # let limit: Limit = "100/min".parse()?;
     /// # let (label, decision) = (Label::new("api", &limit), Decision::blocked());
-    /// let report = Report { headers: Headers::Standard, label, decision, now: Timestamp::EPOCH };
+    /// let report = Report { headers: Headers::STANDARD, label, decision, now: Timestamp::EPOCH };
     /// let mut lines = String::new();
     /// report.each(|name, value| lines += &format!("{name}: {value}\n"));
     /// assert_eq!(lines, "ratelimit-policy: \"api\";q=100;w=60\nratelimit: \"api\";r=0;t=0\n");
@@ -189,26 +239,29 @@ impl Report {
         if let Some(wait) = retry_after_of(decision) {
             put(&RETRY_AFTER, values.number(wait).take());
         }
-        if *headers == Headers::Off {
-            return;
+        let (limit, remaining) = (int(decision.limit()), int(decision.remaining()));
+        let reset_s = seconds_up(decision.reset_after());
+        match headers.dialect {
+            Dialect::Draft11 => {
+                put(&POLICY, label.policy.clone());
+                values.text(&label.quoted).text(";r=").number(remaining);
+                put(&STATE, values.text(";t=").number(int(reset_s)).take());
+            }
+            Dialect::Legacy => {
+                put(&LIMIT, values.number(limit).take());
+                put(&REMAINING, values.number(remaining).take());
+                put(&RESET, values.number(reset_s).take());
+            }
+            Dialect::Off => {}
         }
-        put(&POLICY, label.policy.clone());
-        let (remaining, reset) = (int(decision.remaining()), seconds_up(decision.reset_after()));
-        values.text(&label.quoted).text(";r=").number(remaining).text(";t=").number(int(reset));
-        put(&STATE, values.take());
-        if let Some(reset) = self.legacy_reset() {
-            put(&LEGACY_LIMIT, values.number(int(decision.limit())).take());
-            put(&LEGACY_REMAINING, values.number(remaining).take());
-            put(&LEGACY_RESET, values.number(reset).take());
-        }
-    }
-
-    fn legacy_reset(&self) -> Option<u64> {
-        let reset_after = self.decision.reset_after();
-        match self.headers {
-            Headers::LegacyEpoch => Some(epoch_up(self.now + reset_after)),
-            Headers::LegacyDelta => Some(seconds_up(reset_after)),
-            Headers::Standard | Headers::Off => None,
+        if let Some(unit) = headers.x_rate_limit {
+            let reset = match unit {
+                ResetUnit::Epoch => epoch_up(self.now + decision.reset_after()),
+                ResetUnit::Delta => reset_s,
+            };
+            put(&X_LIMIT, values.number(limit).take());
+            put(&X_REMAINING, values.number(remaining).take());
+            put(&X_RESET, values.number(reset).take());
         }
     }
 }

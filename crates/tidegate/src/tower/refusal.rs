@@ -166,6 +166,11 @@ fn empty<B: Default>(status: StatusCode) -> Response<B> {
 /// let error = SetupError::HeaderName("x api key".to_owned());
 /// assert_eq!(error.to_string(), "`x api key` cannot be the name of a header");
 /// assert_eq!(Key::header("x api key").err(), Some(error));
+///
+/// assert_eq!(ClientIp::new().trust_hops(17).err(), Some(SetupError::Hops(17)));
+/// let both = ClientIp::new().trust_hops(1)?.trust("10.0.0.0/8");
+/// assert_eq!(both.err(), Some(SetupError::HopsAndNetworks));
+/// # Ok::<(), SetupError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -174,6 +179,10 @@ pub enum SetupError {
     Network(CidrError),
     /// A header name with characters that no header name has.
     HeaderName(String),
+    /// A count of proxies that is not from 1 to 16.
+    Hops(usize),
+    /// Trusted proxies are counted and named.
+    HopsAndNetworks,
 }
 
 impl fmt::Display for SetupError {
@@ -182,6 +191,10 @@ impl fmt::Display for SetupError {
             Self::Network(error) => error.fmt(f),
             Self::HeaderName(name) => {
                 write!(f, "`{}` cannot be the name of a header", name.escape_debug())
+            }
+            Self::Hops(hops) => write!(f, "{hops} proxies: expected 1 to 16"),
+            Self::HopsAndNetworks => {
+                f.write_str("trusted proxies are counted and named: do one of them")
             }
         }
     }

@@ -397,6 +397,41 @@ fn each_policy_of_an_engine_has_it_or_has_it_not() {
 }
 
 #[test]
+fn each_policy_remembers_for_its_own_time() {
+    let (store, clock) = (Scripted::new(Way::AtOnce), ManualClock::default());
+    let policy = || Policy::all().limit("", "1/h");
+    let engine = Engine::builder()
+        .store(store)
+        .clock(clock.clone())
+        .policy("short", policy().deny_cache_ttl(Duration::from_millis(100)))
+        .policy("default", policy())
+        .policy("long", policy().deny_cache_ttl(Duration::from_secs(10)))
+        .policy("off", policy().deny_cache(false))
+        .build()
+        .unwrap();
+    let sources = || {
+        ["short", "default", "long", "off"].map(|policy| {
+            let source = engine.check(policy, "k").now().unwrap().source;
+            if source == Source::DenyCache { "cache" } else { "store" }
+        })
+    };
+    sources(); // admitted
+    sources(); // refused
+    let rows = [
+        (99, ["cache", "cache", "cache", "store"]),
+        (1, ["store", "cache", "cache", "store"]),
+        (899, ["store", "cache", "cache", "store"]),
+        (1, ["cache", "store", "cache", "store"]),
+        (8999, ["store", "store", "cache", "store"]),
+        (1, ["cache", "cache", "store", "store"]),
+    ];
+    for (advance_ms, expected) in rows {
+        clock.advance(Duration::from_millis(advance_ms));
+        assert_eq!(sources(), expected, "{advance_ms}");
+    }
+}
+
+#[test]
 fn a_cache_around_a_cache_believes_no_refusal_for_longer() {
     let (store, clock) = (Scripted::new(Way::AtOnce), ManualClock::default());
     let inner = DenyCache::with_clock(store.clone(), clock.clone());

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate::{
-    Check, Effective, Engine, EngineBuilder, Key, Limit, ManualClock, Op, Override, Policy, Source,
-    StoreErrorKind,
+    Check, Effective, Engine, EngineBuilder, Key, Limit, ManualClock, Op, Override, Policy,
+    Question, Source, StoreErrorKind,
 };
 
 use tidegate_testkit::scripted::{Scripted, Way};
@@ -229,8 +229,9 @@ fn several_checks_in_one_step_go_by_what_is_in_force() {
     assert_eq!(refused.answers[1].decision.remaining(), 97, "not charged");
     // A limit that a check brings along moves, too.
     let own: Limit = "fixed-window 1000/h".parse().unwrap();
-    let with = [(check("p", 1), Some(&own)), (check("q", 1), None)];
-    let admitted = engine.ask_together_with(&with, Op::Take).now().unwrap();
+    let question = |policy| Question::new(engine.policy_ref(policy).unwrap(), Key::One(b"k"), 1);
+    let with = [Question { limit: Some(&own), ..question("p") }, question("q")];
+    let admitted = engine.decide_together(&with, Op::Take).now().unwrap();
     assert_eq!((admitted.admitted(), admitted.answers[0].decision.limit()), (true, 30));
 }
 

@@ -8,9 +8,11 @@ mod adaptive_sharing;
 mod behaviours;
 #[cfg(feature = "breaker")]
 mod breaker;
+mod costs;
 mod deny_cache;
 mod deny_cache_work;
 mod effective;
+mod enforce;
 mod engine;
 mod exactly_k;
 mod examples;
@@ -19,12 +21,14 @@ mod hashed_keys;
 mod keys;
 #[cfg(feature = "leases")]
 mod leases;
+mod limit_overrides;
 mod limiter;
 mod memory;
 mod multi_charge;
 mod renewal;
 mod run_time_overrides;
 mod shadow;
+mod shares;
 mod snapshot;
 mod snapshot_file;
 mod store_errors;

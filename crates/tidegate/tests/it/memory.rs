@@ -10,7 +10,9 @@ fn limiter(limit: &str, store: MemoryStore, clock: &ManualClock) -> Limiter<Manu
 
 #[test]
 fn a_million_keys_take_at_most_48_bytes_each() {
-    for limit in ["100/h", "token-bucket 3/s capacity 1000000", "fixed-window 100/h"] {
+    for limit in
+        ["100/h", "60/s", "7919/s", "token-bucket 3/s capacity 1000000", "fixed-window 100/h"]
+    {
         let clock = ManualClock::default();
         let limiter = limiter(limit, MemoryStore::default(), &clock);
         for key in 0..1_000_000_u32 {
@@ -25,6 +27,43 @@ fn a_million_keys_take_at_most_48_bytes_each() {
                 limiter.peek(key.to_le_bytes(), 0).remaining() + 1,
                 limiter.limit().ceiling()
             );
+        }
+    }
+}
+
+/// Bytes that the store counts per key, after this many checks of each, a second apart.
+fn bytes_per_key(limit: &str, checks: u32) -> usize {
+    const KEYS: u32 = 100_000;
+    let clock = ManualClock::default();
+    let limiter = limiter(limit, MemoryStore::default(), &clock);
+    for _ in 0..checks {
+        clock.advance(Duration::from_secs(1));
+        for key in 0..KEYS {
+            assert!(limiter.check(key.to_le_bytes()).allowed());
+        }
+    }
+    let stats = limiter.store().stats();
+    assert_eq!((stats.keys, stats.given_up), (u64::from(KEYS), 0), "{limit}");
+    stats.bytes / KEYS as usize
+}
+
+#[test]
+fn a_sliding_window_of_ten_buckets_takes_at_most_120_bytes_per_key() {
+    for limit in ["sliding-window 100/min", "sliding-window 1000000/h", "sliding-window 30/10s"] {
+        let bytes = bytes_per_key(limit, 25);
+        assert!(bytes <= 120, "{limit}: {bytes} bytes");
+    }
+}
+
+#[test]
+fn a_stamp_of_a_sliding_log_takes_at_most_8_bytes() {
+    let empty = bytes_per_key("sliding-window 100/min", 1);
+    for stamps in [5, 30, 100] {
+        // A check adds one stamp, and from the second round on forgets another.
+        for checks in [stamps, stamps + stamps / 3] {
+            let bytes = bytes_per_key(&format!("sliding-log {stamps}/{stamps}s"), checks);
+            let most = empty + 8 * stamps as usize;
+            assert!(bytes <= most, "{stamps} stamps: {bytes} bytes, and {most} are enough");
         }
     }
 }

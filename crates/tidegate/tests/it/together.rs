@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate::{
-    Answer, Check, CheckError, Engine, Key, ManualClock, MemoryStore, MultiCharge, OnStoreError,
-    Op, Override, Policy, Source, StoreErrorKind, Together,
+    Answer, Check, CheckError, Engine, Key, Limit, ManualClock, MemoryStore, MultiCharge,
+    OnStoreError, Op, Override, Policy, Question, Source, StoreErrorKind, Together,
 };
 
 use tidegate_testkit::scripted::{Scripted, Way};
@@ -356,31 +356,45 @@ async fn leases_and_steps_together_never_admit_more_than_the_limit() {
     }
 }
 
+/// Questions of checks, each with a limit of its own or the policy's.
+fn questions<'e, 'c>(
+    engine: &'e Timeless,
+    checks: &[(Check<'c>, Option<&'e Limit>)],
+) -> Vec<Question<'e, 'c, ManualClock>> {
+    let question = |(check, limit): &(Check<'c>, Option<&'e Limit>)| {
+        let policy = engine.policy_ref(check.policy).unwrap();
+        Question { limit: *limit, ..Question::new(policy, check.key, check.cost) }
+    };
+    checks.iter().map(question).collect()
+}
+
 #[tokio::test]
 async fn a_limit_of_ones_own_stands_for_the_policys_only_one() {
     let plan = Policy::all().limit("second", "9/s").limit("day", "fixed-window 20/day");
     let policies = [("api", of("fixed-window 10/h")), ("plan", plan)];
     let engine = engine(MemoryStore::default(), &policies);
-    let own: tidegate::Limit = "fixed-window 2/h".parse().unwrap();
-    let with = |checks: &[(Check<'_>, Option<&tidegate::Limit>)]| -> Vec<(bool, u64)> {
-        seen(&engine.ask_together_with(checks, Op::Take).now().unwrap())
+    let own: Limit = "fixed-window 2/h".parse().unwrap();
+    let with = |checks: &[(Check<'_>, _)]| -> Vec<(bool, u64)> {
+        seen(&engine.decide_together(&questions(&engine, checks), Op::Take).now().unwrap())
     };
     assert_eq!(with(&[(check("api", "a", 1), Some(&own))]), [(true, 1)]);
     let both = [(check("api", "a", 2), Some(&own)), (check("api", "b", 1), None)];
     assert_eq!(with(&both), [(false, 1), (true, 10)]);
     assert_eq!(left(&engine, "api", "a").await, 9); // counted in one place
-    let of_two = engine.ask_together_with(&[(check("plan", "a", 1), Some(&own))], Op::Take).now();
+    let of_two = questions(&engine, &[(check("plan", "a", 1), Some(&own))]);
+    let of_two = engine.decide_together(&of_two, Op::Take).now();
     assert!(of_two.is_err_and(|error| error.to_string().contains("policy of one limit")));
 }
 
 #[tokio::test]
 async fn of_two_limits_for_one_key_the_tighter_holds() {
-    let limit = |text: &str| text.parse::<tidegate::Limit>().unwrap();
+    let limit = |text: &str| text.parse::<Limit>().unwrap();
     let (wide, tight) = (limit("fixed-window 100/h"), limit("fixed-window 3/h"));
     for both in [[&wide, &tight], [&tight, &wide]] {
         let engine = engine(MemoryStore::default(), &[("api", of("fixed-window 9/h"))]);
         let checks = both.map(|own| (check("api", "a", 1), Some(own)));
-        let take = || seen(&engine.ask_together_with(&checks, Op::Take).now().unwrap());
+        let checks = questions(&engine, &checks);
+        let take = || seen(&engine.decide_together(&checks, Op::Take).now().unwrap());
         assert_eq!(take(), [(true, 1); 2]);
         assert_eq!(take(), [(false, 1); 2]);
     }
@@ -390,7 +404,8 @@ async fn of_two_limits_for_one_key_the_tighter_holds() {
     {
         let (one, other) = (limit(one), limit(other));
         let checks = [&one, &other].map(|own| (check("api", "a", 1), Some(own)));
-        let error = engine.ask_together_with(&checks, Op::Take).now().unwrap_err();
+        let checks = questions(&engine, &checks);
+        let error = engine.decide_together(&checks, Op::Take).now().unwrap_err();
         assert!(error.to_string().contains("neither is the tighter"), "{error}");
     }
 }
@@ -404,12 +419,13 @@ async fn without_the_store_each_policy_answers_as_when_it_fails() {
     ];
     let engine = engine(MemoryStore::default(), &policies);
     let checks = ["shadow", "open", "local"].map(|policy| (check(policy, "a", 1), None));
+    let checks = questions(&engine, &checks);
     for expected in [[(true, 0), (true, 10), (true, 4)], [(true, 0), (true, 10), (true, 3)]] {
-        let together = engine.answer_without_store(&checks, Op::Take).unwrap();
+        let together = engine.decide_without_store(&checks, Op::Take).unwrap();
         assert_eq!(seen(&together), expected);
         let sources: Vec<_> = together.answers.iter().map(|answer| answer.source).collect();
         assert_eq!(sources, [Source::Local, Source::FailOpen, Source::Local]);
     }
     assert_eq!(left(&engine, "local", "a").await, 10); // the store was not asked
-    assert!(engine.answer_without_store(&checks, Op::Reset).is_err());
+    assert!(engine.decide_without_store(&checks, Op::Reset).is_err());
 }

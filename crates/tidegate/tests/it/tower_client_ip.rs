@@ -164,6 +164,70 @@ fn only_the_header_that_the_proxies_write_is_read() {
     assert_eq!(client_ip().forwarded().find(&x_forwarded_for).unwrap().to_string(), PROXY);
 }
 
+fn check_hops(hops: usize, lines: &[&str], expected: &str) {
+    let client_ip = ClientIp::new().trust_hops(hops).unwrap();
+    let client_ip = client_ip.peer(|extensions| extensions.get::<IpAddr>().copied());
+    let found = client_ip.find(&request(PROXY, XFF, lines)).unwrap();
+    assert_eq!(found.to_string(), expected, "{hops} hops, {lines:?}");
+}
+
+#[test]
+fn behind_counted_proxies_the_client_stands_in_their_place_from_the_right() {
+    for (hops, lines, expected) in [
+        (1, &["203.0.113.7"][..], "203.0.113.7"),
+        (1, &["1.1.1.1, 203.0.113.7"], "203.0.113.7"),
+        (1, &["1.1.1.1", "203.0.113.7"], "203.0.113.7"),
+        (2, &["203.0.113.7, 192.0.2.9"], "203.0.113.7"),
+        (2, &["1.1.1.1, 203.0.113.7, 192.0.2.9"], "203.0.113.7"),
+        (2, &["1.1.1.1,203.0.113.7:80", "[2001:db8::9]:443"], "203.0.113.7"),
+        (3, &["203.0.113.7", "192.0.2.9, 192.0.2.8"], "203.0.113.7"),
+        (
+            16,
+            &[
+                "203.0.113.7, 1.0.0.1, 1.0.0.2, 1.0.0.3, 1.0.0.4, 1.0.0.5, 1.0.0.6, 1.0.0.7, 1.0.0.8, 1.0.0.9, 1.0.0.10, 1.0.0.11, 1.0.0.12, 1.0.0.13, 1.0.0.14, 1.0.0.15",
+            ],
+            "203.0.113.7",
+        ),
+    ] {
+        check_hops(hops, lines, expected);
+        // Whatever a client writes stands further left.
+        for made_up in
+            ["9.9.9.9", "unknown", "", "10.0.0.1, 127.0.0.1", "\"", "9.9.9.9, 9.9.9.9, 9.9.9.9"]
+        {
+            check_hops(hops, &[&[made_up], lines].concat(), expected);
+            let joined = format!("{made_up}, {}", lines.join(", "));
+            check_hops(hops, &[&joined], expected);
+        }
+    }
+}
+
+#[test]
+fn with_fewer_addresses_than_counted_proxies_the_peer_is_the_client() {
+    for hops in [1, 2, 3, 16] {
+        check_hops(hops, &[], PROXY);
+        check_hops(hops, &[""], PROXY);
+        check_hops(hops, &["203.0.113.7, unknown"], PROXY);
+    }
+    check_hops(2, &["203.0.113.7"], PROXY);
+    check_hops(3, &["203.0.113.7", "192.0.2.9"], PROXY);
+    // The proxy's own entry must be readable, or it is not one of those that were counted.
+    check_hops(2, &["203.0.113.7, _hidden"], PROXY);
+    check_hops(2, &["unknown, 192.0.2.9"], PROXY);
+}
+
+#[test]
+fn proxies_are_counted_or_named_and_not_both() {
+    use tidegate::tower::SetupError;
+    for hops in [0, 17, usize::MAX] {
+        assert_eq!(ClientIp::new().trust_hops(hops).err(), Some(SetupError::Hops(hops)));
+    }
+    let both = Some(SetupError::HopsAndNetworks);
+    assert_eq!(ClientIp::new().trust_hops(1).unwrap().trust("10.0.0.1").err(), both);
+    assert_eq!(ClientIp::new().trust("10.0.0.1").unwrap().trust_hops(1).err(), both);
+    let counting = ClientIp::new().trust_hops(1).unwrap().trust_hops(2).unwrap();
+    assert!(counting.trusts("203.0.113.7".parse().unwrap()), "any peer is the last proxy");
+}
+
 /// Whether two clients draw on one budget.
 async fn check_budget(prefix: u8, first: &str, second: &str, same: bool) {
     use tower::{Layer, ServiceExt, service_fn};

@@ -5,9 +5,12 @@ use tidegate::{KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, StoreRequ
 use tidegate_core::{Change, State, decide_many};
 
 /// Limits whose states fit a word, and limits whose states do not.
-const LIMITS: [&str; 12] = [
+const LIMITS: [&str; 15] = [
     "10/s",
     "3/s burst 2",
+    "60/s burst 3",
+    "997/s burst 4",
+    "1000000000/s burst 9",
     "100/min burst 20",
     "7919/s burst 5",
     "1/day burst 5",
@@ -99,6 +102,27 @@ proptest! {
             let ask = StoreRequest { mode, limits: &keyed, cost: step.cost, op: step.op };
             let verdict = store.decide(&ask, now).now().unwrap().verdict;
             prop_assert_eq!(verdict, model.answer(step, now), "{:?}", step);
+        }
+    }
+
+    // Each of these counts in another part of a microsecond, and the last two in milliseconds and beyond any word.
+    #[test]
+    fn a_state_is_read_under_another_limit_as_the_pure_functions_read_it(
+        steps in prop::collection::vec((0..8_usize, 0..400_000_u64, 0..4_u64), 1..30),
+    ) {
+        let limits: [Limit; 8] = [
+            "1000/min burst 20", "3/s burst 2", "60/s burst 5", "997/s burst 4", "7919/s burst 5",
+            "1000000000/s burst 9", "1/h burst 1000000000", "104729/s burst 3",
+        ].map(|text| text.parse().unwrap());
+        let (scope, store) = (Scope::named("p", ""), MemoryStore::with_max_bytes(1 << 20));
+        let (mut state, mut now_us) = (State::Empty, 1_700_000_000_000_000);
+        for (limit, advance_us, cost) in steps {
+            now_us += advance_us;
+            let (limit, now) = (&limits[limit], Timestamp::from_micros(now_us));
+            let keyed = [KeyedLimit { scope: &scope, key: b"k", limit }];
+            let ask = StoreRequest { mode: Mode::All, limits: &keyed, cost, op: Op::Take };
+            let decision = store.decide(&ask, now).now().unwrap().verdict.decision;
+            prop_assert_eq!(decision, limit.take(&mut state, now, cost), "{:?}", limit);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::header::HeaderName;
 use tidegate::Limit;
 use tidegate::driver::StoreDrivers;
 
@@ -12,6 +13,7 @@ use super::door::Door;
 use super::keys::{Distribution, Keys};
 use super::local_server::{POLICY, PolicySource};
 use super::target::ServerUrl;
+use super::tls::Tls;
 use tidegate_config::usual_path;
 
 use crate::Failure;
@@ -23,12 +25,17 @@ const UNDER_WAY_MAX: u32 = 65_536;
 /// The longest key.
 const KEY_BYTES_MAX: usize = 256;
 const CONNECTIONS: u32 = 50;
+const POLICY_NAME: &str = "api";
+const KEY_HEADER: &str = "x-user";
+const PATH: &str = "/";
 
 #[derive(Debug)]
 pub(super) struct BenchConfig {
     pub(super) door: Door,
     pub(super) server: Option<ServerUrl>,
     pub(super) against: Option<ServerUrl>,
+    /// Whom to trust, if a server has TLS.
+    pub(super) tls: Option<Tls>,
     /// The stores that a configuration can name.
     pub(super) stores: StoreDrivers,
     pub(super) policies: PolicySource,
@@ -60,7 +67,11 @@ impl BenchConfig {
                 "--connections times --pipeline: expected at most {UNDER_WAY_MAX} requests under way"
             )));
         }
-        let rounds = if args.against.is_some() { args.rounds } else { 1 };
+        let (server, against) =
+            (server_url("server", &args.server)?, server_url("against", &args.against)?);
+        let tls = tls(args, [&server, &against]).map_err(Failure::usage)?;
+        let with_upstream = door == Door::Proxy && server.is_none();
+        let rounds = if against.is_some() || with_upstream { args.rounds } else { 1 };
         if args.requests.is_some_and(|requests| requests < rounds.into()) {
             return Err(Failure::usage(format!(
                 "--requests: expected at least {rounds}, one for each of the --rounds"
@@ -69,8 +80,9 @@ impl BenchConfig {
         Ok(Self {
             door,
             stores,
-            server: server_url("server", &args.server)?,
-            against: server_url("against", &args.against)?,
+            server,
+            against,
+            tls,
             policies: match &args.limit {
                 Some(limit) => PolicySource::Limit(limit.clone()),
                 None => PolicySource::Config(args.config.clone().or_else(|| default_config(door))),
@@ -86,6 +98,13 @@ impl BenchConfig {
             rounds,
             may_be_remote: args.yes_remote,
         })
+    }
+
+    /// The policy that is asked for, unless the routes of a server choose it.
+    pub(super) fn policy_asked(&self) -> Option<&str> {
+        let by_routes = self.door.goes_by_routes() && self.server.is_some();
+        let policy = &self.request.policy;
+        if by_routes { self.request.auth_policy.as_deref() } else { Some(policy) }
     }
 }
 
@@ -112,6 +131,7 @@ fn check_options(args: &BenchArgs) -> Result<(), String> {
             "--limit cannot go along over gRPC: ask for a --policy of the server".to_owned()
         );
     }
+    check_routed(args)?;
     if args.duration.is_zero() {
         return Err("--duration: expected some time, like 10s".to_owned());
     }
@@ -128,6 +148,58 @@ fn check_options(args: &BenchArgs) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the options fit a door whose policy, cost and key come from routes; and those of such doors a door.
+fn check_routed(args: &BenchArgs) -> Result<(), String> {
+    let (door, name) = (args.door, value_name(&args.door));
+    let (path, header) = (args.path.as_deref(), args.key_header.as_deref());
+    if !door.goes_by_routes() {
+        let given = [("--path", path), ("--key-header", header)];
+        let given = given.into_iter().find_map(|(option, value)| value.map(|_| option));
+        return given.map_or(Ok(()), |option| {
+            Err(format!("{option} belongs to --door proxy and --door auth, not to {name}"))
+        });
+    }
+    if args.server.is_some() && args.limit.is_some() {
+        return Err(format!("--limit cannot go along with --door {name}: the server has its own"));
+    }
+    if args.server.is_some() && args.cost != 1 {
+        return Err("--cost: the routes of the server say what a request costs".to_owned());
+    }
+    if args.server.is_some() && args.policy.is_some() && door == Door::Proxy {
+        return Err("--policy: the routes of the server choose it, by --path and more".to_owned());
+    }
+    let is_plain = |it: u8| it.is_ascii_graphic() && !b"/?#%".contains(&it);
+    if args.policy.as_ref().is_some_and(|policy| !policy.bytes().all(is_plain)) {
+        return Err(format!("--policy: --door {name} cannot ask for a name with spaces or /?#%"));
+    }
+    let is_path =
+        |path: &str| path.starts_with('/') && path.bytes().all(|it| it.is_ascii_graphic());
+    if path.is_some_and(|path| !is_path(path)) {
+        return Err("--path: expected a path like /api/items?page=2, without spaces".to_owned());
+    }
+    if header.is_some_and(|name| name.parse::<HeaderName>().is_err()) {
+        return Err("--key-header: expected the name of a header, like x-user".to_owned());
+    }
+    if !args.key.bytes().all(|it| it.is_ascii_graphic()) {
+        return Err(format!(
+            "--key: --door {name} sends it in a header: expected ASCII without spaces"
+        ));
+    }
+    Ok(())
+}
+
+/// Whom to trust, if one of the servers has TLS.
+fn tls(args: &BenchArgs, urls: [&Option<ServerUrl>; 2]) -> Result<Option<Tls>, String> {
+    if urls.into_iter().flatten().any(ServerUrl::has_tls) {
+        let tls = Tls::new(args.ca_file.as_deref(), args.door);
+        return tls.map(Some).map_err(|why| format!("--ca-file: {why}"));
+    }
+    match args.ca_file {
+        None => Ok(None),
+        Some(_) => Err("--ca-file is for TLS: no URL begins with https:// or rediss://".to_owned()),
+    }
+}
+
 fn request(args: &BenchArgs) -> Result<RequestTemplate, String> {
     let limit = match &args.limit {
         None => None,
@@ -139,13 +211,25 @@ fn request(args: &BenchArgs) -> Result<RequestTemplate, String> {
             if args.door == Door::Resp { Some(limit?) } else { limit.ok() }
         }
     };
-    let policy = if args.limit.is_some() { POLICY } else { &args.policy };
+    let policy = match (&args.limit, &args.policy) {
+        (Some(_), _) => POLICY,
+        (None, named) => named.as_deref().unwrap_or(POLICY_NAME),
+    };
     let entries = match &args.descriptor {
         Some(text) => entries(text)?,
         None => vec![("policy".to_owned(), policy.to_owned()), ("key".to_owned(), "{}".to_owned())],
     };
-    let (policy, domain) = (policy.to_owned(), args.domain.clone());
-    Ok(RequestTemplate { policy, cost: args.cost, limit, domain, entries })
+    let or = |given: &Option<String>, default: &str| given.as_deref().unwrap_or(default).to_owned();
+    Ok(RequestTemplate {
+        policy: policy.to_owned(),
+        cost: args.cost,
+        limit,
+        domain: args.domain.clone(),
+        entries,
+        path: or(&args.path, PATH),
+        key_header: or(&args.key_header, KEY_HEADER),
+        auth_policy: args.policy.clone().filter(|_| args.server.is_some()),
+    })
 }
 
 /// A stretch of load: the warm-up, or one round.
@@ -167,6 +251,11 @@ pub(super) struct RequestTemplate {
     /// gRPC: the domain, and descriptor entries with `{}` for the key.
     pub(super) domain: String,
     pub(super) entries: Vec<(String, String)>,
+    /// Proxy and forward-auth: the path, and the header with the key.
+    pub(super) path: String,
+    pub(super) key_header: String,
+    /// Forward-auth: the policy to ask for instead of the server's routes.
+    pub(super) auth_policy: Option<String>,
 }
 
 /// A limit as the arguments of `CL.THROTTLE`.

@@ -54,12 +54,13 @@ impl Connection {
         mut decode: impl FnMut(&mut Vec<u8>) -> Result<Option<T>, RequestError>,
     ) -> Result<T, RequestError> {
         let lost = |error: io::Error| RequestError::lost(&error);
-        let Some(stream) = &mut self.stream else { return Err(RequestError::closed()) };
+        let Some(stream) = &mut self.stream else { return Err(RequestError::closed_after(b"")) };
         stream.write_all(&self.output).await.map_err(lost)?;
+        stream.flush().await.map_err(lost)?;
         self.input.clear();
         loop {
             if stream.read_buf(&mut self.input).await.map_err(lost)? == 0 {
-                return Err(RequestError::closed());
+                return Err(RequestError::closed_after(&self.input));
             }
             if let Some(value) = decode(&mut self.input)? {
                 return Ok(value);

@@ -10,11 +10,12 @@ use super::config::BenchConfig;
 use super::door::Door;
 use super::error::{ErrorKind, RequestError};
 use super::grpc::GrpcClient;
-use super::http::{HttpClient, HttpTemplate};
+use super::http::{HttpClient, HttpTemplate, Verdict};
 use super::load::in_time;
 use super::local_server::{LocalServer, POLICY, PolicySource};
 use super::resp::{RespClient, RespTemplate};
 use super::target::{ServerUrl, Target};
+use super::upstream;
 use crate::Failure;
 use crate::output::value_name;
 use tidegate_config::Config;
@@ -26,7 +27,15 @@ pub(super) struct Endpoint {
     protocol: Protocol,
     /// The server that was started for it.
     local: Option<LocalServer>,
+    /// A reason to doubt its figures.
+    pub(super) note: Option<&'static str>,
 }
+
+/// Who asks first where every request spends.
+const PROBE_KEY: &str = "tidegate-bench";
+/// What a server without a word about limits may be.
+const UNLIMITED: &str = "its first answer has no RateLimit headers: either no route matches --path, and nothing is limited, or \
+                         the server sends none (`headers`)";
 
 #[derive(Debug)]
 enum Protocol {
@@ -37,29 +46,69 @@ enum Protocol {
 }
 
 impl Endpoint {
-    /// The named server, or a local one that is started now.
-    pub(super) async fn first(config: &BenchConfig) -> Result<Self, Failure> {
+    /// The named server, or a local one that is started now, and what it is compared with.
+    pub(super) async fn all(config: &BenchConfig) -> Result<Vec<Self>, Failure> {
+        let mut upstream = None;
+        if config.door == Door::Proxy && config.server.is_none() {
+            let started = upstream::start().await;
+            let started = started.map_err(|error| Failure::new(format!("no upstream: {error}")))?;
+            upstream = Some(format!("http://{started}"));
+        }
+        let first = Self::first(config, upstream.as_deref()).await?;
+        if let Some(url) = &config.against {
+            return Ok(vec![first, Self::probe(config, url).await?.0]);
+        }
+        let Some(url) = upstream else { return Ok(vec![first]) };
+        let url = ServerUrl::read(&url, config.door).map_err(Failure::new)?;
+        let (direct, _) = Self::probe(config, &url).await?;
+        Ok(vec![first, Self { name: "its upstream, asked directly".to_owned(), ..direct }])
+    }
+
+    async fn first(config: &BenchConfig, upstream: Option<&str>) -> Result<Self, Failure> {
         if config.door == Door::Embedded {
             let protocol = Protocol::Embedded(embedded_client(config)?);
-            return Ok(Self { name: "embedded".to_owned(), protocol, local: None });
+            return Ok(Self { name: "embedded".to_owned(), protocol, local: None, note: None });
         }
         if let Some(url) = &config.server {
-            return Self::probe(config, url).await;
+            let (endpoint, is_proxy) = Self::probe(config, url).await?;
+            if config.door == Door::Proxy && !is_proxy {
+                return Err(Failure::new(format!(
+                    "{} is no proxy of tidegate: its answer has no `Via` of one. --server is the address of `listen: \
+                     {{ proxy: … }}`, or of `tidegate proxy`; a site without it goes to --against",
+                    endpoint.name
+                )));
+            }
+            return Ok(endpoint);
         }
-        let local = LocalServer::start(config.door, &config.policies).await?;
+        let local = LocalServer::start(config, upstream).await?;
         let url = ServerUrl::read(&local.url, config.door).map_err(Failure::new)?;
-        let endpoint = Self::probe(config, &url).await?;
+        let (endpoint, _) = Self::probe(config, &url).await?;
         Ok(Self { name: "tidegate, started for this".to_owned(), local: Some(local), ..endpoint })
     }
 
-    /// A running server, after one request that spends nothing.
-    pub(super) async fn probe(config: &BenchConfig, url: &ServerUrl) -> Result<Self, Failure> {
-        let target = Target::resolve(url, config.door, config.may_be_remote).await?;
-        let (request, key) = (&config.request, config.keys.at(0));
+    /// A running server, after one request that spends nothing of the keys; and whether it is a proxy.
+    async fn probe(config: &BenchConfig, url: &ServerUrl) -> Result<(Self, bool), Failure> {
+        let BenchConfig { door, may_be_remote, tls, .. } = config;
+        let target = Target::resolve(url, *door, *may_be_remote, tls.as_ref()).await?;
+        let request = &config.request;
+        let key = if door.goes_by_routes() { PROBE_KEY } else { config.keys.at(0) };
+        let (mut note, mut is_proxy) = (None, false);
         let probe = async {
             Ok(match config.door {
                 Door::Http | Door::Unix => {
                     Protocol::Http(HttpTemplate::probe(&target, request, key).await?.into())
+                }
+                Door::Auth => {
+                    let probe = HttpTemplate::probe_routed(&target, request, key, Verdict::Auth);
+                    let (template, is_limited) = probe.await?;
+                    note = (!is_limited).then_some(UNLIMITED);
+                    Protocol::Http(template.into())
+                }
+                Door::Proxy => {
+                    let probe = HttpTemplate::probe_routed(&target, request, key, Verdict::Page);
+                    let (template, has_proxy) = probe.await?;
+                    is_proxy = has_proxy;
+                    Protocol::Http(template.into())
                 }
                 Door::Grpc => {
                     GrpcClient::probe(&target, request, key).await?;
@@ -75,7 +124,7 @@ impl Endpoint {
         };
         let protocol = in_time(probe).await;
         let protocol = protocol.map_err(|error| not_usable(&target, config.door, &error))?;
-        Ok(Self { name: target.name, protocol, local: None })
+        Ok((Self { name: target.name, protocol, local: None, note }, is_proxy))
     }
 
     /// All clients, connected.

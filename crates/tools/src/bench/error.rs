@@ -4,6 +4,9 @@ use std::io;
 
 use tidegate_core::text::printable;
 
+/// How a server with TLS answers one who does not speak it.
+const TLS_ALERT: [u8; 2] = [21, 3];
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RequestError {
     pub(super) kind: ErrorKind,
@@ -41,11 +44,19 @@ impl RequestError {
         Self::new(ErrorKind::Lost, format!("the connection was lost: {error}"))
     }
 
-    pub(super) fn closed() -> Self {
+    /// The server has closed the connection, after the start of a reply.
+    pub(super) fn closed_after(start: &[u8]) -> Self {
+        if start.starts_with(&TLS_ALERT) {
+            return Self::bad_reply(start);
+        }
         Self::new(ErrorKind::Lost, "the server has hung up")
     }
 
     pub(super) fn bad_reply(reply: &[u8]) -> Self {
+        if reply.starts_with(&TLS_ALERT) {
+            let why = "it speaks TLS: the URL has to begin with https:// or rediss://";
+            return Self::new(ErrorKind::BadReply, why);
+        }
         let start = reply.get(..80).unwrap_or(reply);
         let shown = printable(&String::from_utf8_lossy(start));
         Self::new(

@@ -1,28 +1,31 @@
 //! HTTP/1.1 on a persistent connection, one request at a time.
 
+mod reply;
+
 use std::io::Write;
 use std::sync::Arc;
 
-use httparse::{EMPTY_HEADER, Response};
-use serde::Deserialize;
-
+pub(super) use self::reply::Verdict;
+use self::reply::{REPLY_BYTES_MAX, Reply, decode};
 use super::config::RequestTemplate;
 use super::connection::{BatchResult, Connection};
-use super::error::{ErrorKind, RequestError};
+use super::error::RequestError;
 use super::target::Target;
-use crate::client::problem_detail;
-
-/// Far more than any reply has.
-const REPLY_BYTES_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 64;
 
 /// What all requests have in common.
 #[derive(Debug)]
 pub(super) struct HttpTemplate {
     target: Target,
-    path: &'static str,
+    request: HttpRequest,
+}
+
+/// A request but for its key.
+#[derive(Debug)]
+enum HttpRequest {
     /// A JSON object without the value of its last field, which is the key.
-    body: String,
+    Post { path: &'static str, body: String },
+    /// A head up to the value of its last header, which is the key.
+    Get { head: String, verdict: Verdict },
 }
 
 #[derive(Debug)]
@@ -32,16 +35,27 @@ pub(super) struct HttpClient {
     body: Vec<u8>,
 }
 
-#[derive(Deserialize)]
-struct Decision {
-    allowed: bool,
-}
-
 impl HttpTemplate {
+    fn post(target: &Target, path: &'static str, body: String) -> Self {
+        Self { target: target.clone(), request: HttpRequest::Post { path, body } }
+    }
+
+    fn get(target: &Target, request: &RequestTemplate, path: &str, verdict: Verdict) -> Self {
+        let RequestTemplate { path: page, key_header, .. } = request;
+        let host = &target.host;
+        // Where the server does not trust us it looks at the path itself.
+        let forwarded = match verdict {
+            Verdict::Auth => format!("x-forwarded-method: GET\r\nx-forwarded-uri: {page}\r\n"),
+            Verdict::Body | Verdict::Page => String::new(),
+        };
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{forwarded}{key_header}: ");
+        Self { target: target.clone(), request: HttpRequest::Get { head, verdict } }
+    }
+
     fn tidegate(target: &Target, request: &RequestTemplate, path: &'static str) -> Self {
         let policy = serde_json::Value::from(request.policy.as_str());
         let body = format!(r#"{{"policy":{policy},"cost":{},"key":"#, request.cost);
-        Self { target: target.clone(), path, body }
+        Self::post(target, path, body)
     }
 
     /// Asks which API the server has, without spending. A limit can be sent to throttlecrab only, which has no
@@ -61,7 +75,7 @@ impl HttpTemplate {
                 r#"{{"max_burst":{},"count_per_period":{},"period":{},"quantity":{quantity},"key":"#,
                 limit.max_burst, limit.count, limit.period_s
             );
-            Self { target: target.clone(), path: "/throttle", body }
+            Self::post(target, "/throttle", body)
         };
         match HttpClient::new(throttle(0).into()).check(key).await {
             Ok(Ok(_)) => Ok(throttle(request.cost)),
@@ -73,6 +87,24 @@ impl HttpTemplate {
                 ),
             )),
         }
+    }
+
+    /// Asks forward-auth, or for the page, once. Says whether a limit applies, or whether a proxy of tidegate answers.
+    pub(super) async fn probe_routed(
+        target: &Target,
+        request: &RequestTemplate,
+        key: &str,
+        verdict: Verdict,
+    ) -> Result<(Self, bool), RequestError> {
+        let path = match (verdict, &request.auth_policy) {
+            (Verdict::Auth, Some(policy)) => format!("/v1/auth/{policy}"),
+            (Verdict::Auth, None) => "/v1/auth".to_owned(),
+            (Verdict::Body | Verdict::Page, _) => request.path.clone(),
+        };
+        let template = || Self::get(target, request, &path, verdict);
+        let (decision, reply) = HttpClient::new(template().into()).exchange(key).await?;
+        decision?;
+        Ok((template(), reply.shows_limiter))
     }
 }
 
@@ -91,32 +123,47 @@ impl HttpClient {
 
     /// Whether it was allowed, or the error that the server sent.
     async fn check(&mut self, key: &str) -> Result<Result<bool, RequestError>, RequestError> {
+        Ok(self.exchange(key).await?.0)
+    }
+
+    async fn exchange(
+        &mut self,
+        key: &str,
+    ) -> Result<(Result<bool, RequestError>, Reply), RequestError> {
         if self.connection.stream.is_none() {
             self.connect().await?;
         }
         self.encode(key).map_err(|error| RequestError::lost(&error))?;
-        let (decision, closes) = self
+        let verdict = match self.template.request {
+            HttpRequest::Post { .. } => Verdict::Body,
+            HttpRequest::Get { verdict, .. } => verdict,
+        };
+        let (decision, reply) = self
             .connection
-            .exchange(|input| match decode(input)? {
-                Some(reply) => Ok(Some((reply.decision(input)?, reply.closes))),
+            .exchange(|input| match decode(input, verdict)? {
+                Some(reply) => Ok(Some((reply.decision(input, verdict)?, reply))),
                 None if input.len() > REPLY_BYTES_MAX => Err(RequestError::bad_reply(input)),
                 None => Ok(None),
             })
             .await?;
-        if closes {
+        if reply.closes {
             self.connection.stream = None;
         }
-        Ok(decision)
+        Ok((decision, reply))
     }
 
     fn encode(&mut self, key: &str) -> std::io::Result<()> {
-        let HttpTemplate { target, path, body } = &*self.template;
+        let HttpTemplate { target, request } = &*self.template;
+        let output = &mut self.connection.output;
+        output.clear();
+        let (path, body) = match request {
+            HttpRequest::Get { head, .. } => return write!(output, "{head}{key}\r\n\r\n"),
+            HttpRequest::Post { path, body } => (path, body),
+        };
         self.body.clear();
         self.body.extend_from_slice(body.as_bytes());
         serde_json::to_writer(&mut self.body, key)?;
         self.body.push(b'}');
-        let output = &mut self.connection.output;
-        output.clear();
         write!(
             output,
             "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -125,119 +172,5 @@ impl HttpClient {
         )?;
         output.extend_from_slice(&self.body);
         Ok(())
-    }
-}
-
-/// A complete reply.
-#[derive(Debug)]
-struct Reply {
-    status: u16,
-    body: std::ops::Range<usize>,
-    closes: bool,
-}
-
-impl Reply {
-    fn decision(&self, bytes: &[u8]) -> Result<Result<bool, RequestError>, RequestError> {
-        let body = bytes.get(self.body.clone()).unwrap_or_default();
-        if self.status == 200 {
-            let decision = serde_json::from_slice(body);
-            let decision: Decision = decision.map_err(|_| RequestError::bad_reply(body))?;
-            return Ok(Ok(decision.allowed));
-        }
-        let detail = problem_detail(body).map_or_else(String::new, |detail| format!(": {detail}"));
-        Ok(Err(RequestError::new(ErrorKind::Refused, format!("status {}{detail}", self.status))))
-    }
-}
-
-/// A reply, once it is complete.
-fn decode(bytes: &[u8]) -> Result<Option<Reply>, RequestError> {
-    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
-    let mut response = Response::new(&mut headers);
-    let parsed = response.parse(bytes).map_err(|_| RequestError::bad_reply(bytes))?;
-    let httparse::Status::Complete(head) = parsed else { return Ok(None) };
-    let header = |name: &str| {
-        let found = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-        found.and_then(|header| std::str::from_utf8(header.value).ok())
-    };
-    let length = header("content-length").and_then(|length| length.parse::<usize>().ok());
-    let length = length.filter(|length| *length <= REPLY_BYTES_MAX);
-    let length = length.ok_or_else(|| RequestError::bad_reply(bytes))?;
-    if bytes.len() < head + length {
-        return Ok(None);
-    }
-    Ok(Some(Reply {
-        status: response.code.unwrap_or_default(),
-        body: head..head + length,
-        closes: header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")),
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use tidegate_testkit::fuzz::{self, Grammar};
-
-    const GRAMMAR: Grammar = Grammar {
-        whole: &["HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"allowed\":true}"],
-        words: &[
-            "HTTP/1.1 ",
-            "200",
-            " OK\r\n",
-            "content-length: ",
-            "Content-Length:",
-            "18446744073709551615",
-            "-1",
-            "16",
-            "connection: close\r\n",
-            "transfer-encoding: chunked\r\n",
-            "\r\n",
-            "{\"allowed\":",
-            "true",
-            "}",
-            "{\"detail\":\"x\"}",
-            "\0",
-        ],
-    };
-
-    proptest! {
-        #![proptest_config(fuzz::config(10_000))]
-
-        #[test]
-        fn every_reply_is_a_decision_or_an_error(bytes in fuzz::bytes_like(GRAMMAR)) {
-            if let Ok(Some(Ok(_))) = fuzz::held_to(20, &bytes, || read(&bytes)) {
-                prop_assert!(bytes.starts_with(b"HTTP/1."), "{:?}", String::from_utf8_lossy(&bytes));
-            }
-        }
-    }
-
-    fn read(bytes: &[u8]) -> Result<Option<Result<bool, RequestError>>, RequestError> {
-        decode(bytes)?.map(|reply| reply.decision(bytes)).transpose()
-    }
-
-    #[test]
-    fn a_reply_is_read_once_it_is_complete() {
-        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"allowed\":true}";
-        for length in 0..whole.len() {
-            assert_eq!(read(&whole[..length]), Ok(None), "{length}");
-        }
-        assert_eq!(read(whole), Ok(Some(Ok(true))));
-    }
-
-    #[test]
-    fn other_replies_are_errors() {
-        for (bytes, kind, message) in [
-            (&b"SSH-2.0-x\r\n"[..], ErrorKind::BadReply, "SSH-2.0"),
-            (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", ErrorKind::BadReply, "`hi`"),
-            (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", ErrorKind::BadReply, "HTTP"),
-            (b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n", ErrorKind::BadReply, "HTTP"),
-        ] {
-            let error = read(bytes).unwrap_err();
-            assert!(error.kind == kind && error.message.contains(message), "{error:?}");
-        }
-        let refused = b"HTTP/1.1 404 No\r\ncontent-length: 14\r\n\r\n{\"detail\":\"x\"}";
-        let refused = read(refused).unwrap().unwrap().unwrap_err();
-        assert_eq!(refused, RequestError::new(ErrorKind::Refused, "status 404: x"));
     }
 }

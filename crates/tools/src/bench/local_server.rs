@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::config::{BenchConfig, RequestTemplate};
 use super::door::Door;
 use crate::Failure;
 
@@ -36,10 +37,15 @@ pub(super) enum PolicySource {
 }
 
 impl LocalServer {
-    pub(super) async fn start(door: Door, policies: &PolicySource) -> Result<Self, Failure> {
+    /// With the proxy's upstream.
+    pub(super) async fn start(
+        config: &BenchConfig,
+        upstream: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let door = config.door;
         let cannot = |why: String| Failure::new(format!("cannot start a server to measure: {why}"));
         let folder = folder().map_err(|error| cannot(error.to_string()))?;
-        let child = spawn(door, policies, &folder);
+        let child = spawn(config, upstream, &folder);
         let mut child = match child {
             Ok(child) => child,
             Err(error) => {
@@ -96,12 +102,21 @@ fn folder() -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-fn spawn(door: Door, policies: &PolicySource, folder: &Path) -> std::io::Result<Child> {
+fn spawn(config: &BenchConfig, upstream: Option<&str>, folder: &Path) -> std::io::Result<Child> {
+    let BenchConfig { door, policies, request, .. } = config;
     let any = "127.0.0.1:0";
     let socket = format!("unix:{}", folder.join("http.sock").display());
-    let http = if door == Door::Unix { socket.as_str() } else { any };
+    let http = if *door == Door::Unix { socket.as_str() } else { any };
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve", "--only-typed-doors", "--listen", http, "--resp", any, "--grpc", any]);
+    if let Some(upstream) = upstream {
+        command.args(["--proxy", any, "--upstream", upstream]);
+    }
+    if door.goes_by_routes() {
+        let RequestTemplate { policy, key_header, cost, .. } = request;
+        command.args(["--route-policy", policy, "--route-key", &format!("header:{key_header}")]);
+        command.args(["--route-cost", &cost.to_string()]);
+    }
     match policies {
         PolicySource::Config(None) => {}
         PolicySource::Config(Some(file)) => {
@@ -122,9 +137,12 @@ fn spawn(door: Door, policies: &PolicySource, folder: &Path) -> std::io::Result<
 /// The URL of a door, if the line has it.
 fn listen_url(door: Door, line: &str) -> Option<String> {
     let url = match door {
-        Door::Http | Door::Unix => line.strip_prefix("tidegate listens on ")?,
+        Door::Http | Door::Unix | Door::Auth => line.strip_prefix("tidegate listens on ")?,
         Door::Resp => line.strip_prefix("and the Redis protocol on ")?.split(":  ").next()?,
         Door::Grpc => line.strip_prefix("for Envoy: gRPC on ")?,
+        Door::Proxy => {
+            line.strip_prefix("tidegate passes requests on from ")?.split(" to ").next()?
+        }
         Door::Embedded => return None,
     };
     Some(url.to_owned())

@@ -23,7 +23,8 @@ pub(super) struct BenchReport {
     rate_per_second: Option<u32>,
     connections: u32,
     pipeline: u32,
-    policy: String,
+    /// `null` if the routes of the server choose it.
+    policy: Option<String>,
     cost: u32,
     keys: u32,
     distribution: String,
@@ -54,6 +55,8 @@ struct ServerReport {
     histogram: Vec<Bar>,
     /// Of the local server.
     server_cpu_us_per_request: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,7 +92,7 @@ impl BenchReport {
             rate_per_second: config.phase.rate,
             connections: config.connections,
             pipeline: config.pipeline,
-            policy: config.request.policy.clone(),
+            policy: config.policy_asked().map(str::to_owned),
             cost: config.request.cost,
             keys: config.key_count,
             distribution: value_name(&config.distribution),
@@ -135,6 +138,7 @@ impl ServerReport {
             server_cpu_us_per_request: cpu
                 .filter(|_| requests > 0)
                 .map(|cpu| cpu.as_secs_f64() * 1e6 / float(requests)),
+            note: measured.endpoint.note,
         }
     }
 }

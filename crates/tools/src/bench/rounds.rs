@@ -47,12 +47,8 @@ pub(super) async fn measure(config: &BenchConfig) -> Result<(Vec<Contender>, boo
 
 /// All endpoints, probed and connected.
 async fn prepare(config: &BenchConfig) -> Result<Vec<Contender>, Failure> {
-    let mut endpoints = vec![Endpoint::first(config).await?];
-    if let Some(url) = &config.against {
-        endpoints.push(Endpoint::probe(config, url).await?);
-    }
     let mut contenders = Vec::new();
-    for endpoint in endpoints {
+    for endpoint in Endpoint::all(config).await? {
         let load = LoadGenerator::new(endpoint.connect(config).await?, config.keys.clone());
         contenders.push(Contender { endpoint, load, rounds: Vec::new() });
     }

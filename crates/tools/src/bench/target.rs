@@ -9,6 +9,7 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use super::door::Door;
 use super::error::{ErrorKind, RequestError};
+use super::tls::{self, Tls};
 use tidegate_config::Address;
 
 use crate::Failure;
@@ -31,12 +32,14 @@ pub(super) struct Target {
     pub(super) credentials: Credentials,
     door: Door,
     address: Address,
+    /// With the name that its certificate is for.
+    tls: Option<(Tls, String)>,
 }
 
 /// A parsed URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum ServerUrl {
-    Tcp { host: String, port: u16, credentials: Credentials },
+    Tcp { host: String, port: u16, credentials: Credentials, has_tls: bool },
     Unix(PathBuf),
 }
 
@@ -72,12 +75,11 @@ impl ServerUrl {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let port = match (scheme, door) {
             ("", Door::Unix) => return Err(format!("expected {}", door.example())),
-            ("https" | "rediss", _) => {
-                return Err("TLS is not spoken here: measure a door without it".to_owned());
-            }
-            ("", Door::Http | Door::Resp) | ("" | "http" | "grpc", Door::Grpc) => None,
-            ("http", Door::Http) => Some(80),
-            ("redis", Door::Resp) => Some(6379),
+            ("", Door::Http | Door::Proxy | Door::Auth | Door::Resp)
+            | ("" | "http" | "https" | "grpc", Door::Grpc) => None,
+            ("http", Door::Http | Door::Proxy | Door::Auth) => Some(80),
+            ("https", Door::Http | Door::Proxy | Door::Auth) => Some(443),
+            ("redis" | "rediss", Door::Resp) => Some(6379),
             _ => {
                 // Without the rest, which may have a password.
                 let (door, example) = (value_name(&door), door.example());
@@ -91,7 +93,9 @@ impl ServerUrl {
                 return Err("a password with / or ? has %2F or %3F instead".to_owned());
             }
             None => (authority, Credentials::default()),
-            Some((login, address)) if scheme == "redis" => (address, Credentials::read(login)?),
+            Some((login, address)) if matches!(scheme, "redis" | "rediss") => {
+                (address, Credentials::read(login)?)
+            }
             Some(_) => return Err("only redis:// has users and passwords".to_owned()),
         };
         let shown = printable(authority);
@@ -103,7 +107,15 @@ impl ServerUrl {
             _ => (authority, port.ok_or_else(unclear)?),
         };
         let host = host.trim_matches(['[', ']']).to_owned();
-        if host.is_empty() { Err(unclear()) } else { Ok(Self::Tcp { host, port, credentials }) }
+        if host.is_empty() {
+            return Err(unclear());
+        }
+        let has_tls = matches!(scheme, "https" | "rediss");
+        Ok(Self::Tcp { host, port, credentials, has_tls })
+    }
+
+    pub(super) const fn has_tls(&self) -> bool {
+        matches!(self, Self::Tcp { has_tls: true, .. })
     }
 }
 
@@ -114,6 +126,7 @@ impl Target {
         url: &ServerUrl,
         door: Door,
         may_be_remote: bool,
+        tls: Option<&Tls>,
     ) -> Result<Self, Failure> {
         match url {
             ServerUrl::Unix(path) => Ok(Self {
@@ -122,8 +135,9 @@ impl Target {
                 credentials: Credentials::default(),
                 door,
                 address: Address::Unix(path.clone()),
+                tls: None,
             }),
-            ServerUrl::Tcp { host, port, credentials } => {
+            ServerUrl::Tcp { host, port, credentials, has_tls } => {
                 let found = lookup_host((host.as_str(), *port)).await;
                 let unknown =
                     |why: String| Failure::new(format!("cannot find `{}`: {why}", printable(host)));
@@ -138,8 +152,12 @@ impl Target {
                          is yours"
                     )));
                 }
-                let (name, host) = (first.to_string(), first.to_string());
-                Ok(Self { name, host, credentials: credentials.clone(), door, address })
+                let (name, credentials) = (first.to_string(), credentials.clone());
+                // A site may be told from others by its name; the API knows addresses.
+                let by_name = door == Door::Proxy && !host.contains(':');
+                let host_header = if by_name { format!("{host}:{port}") } else { name.clone() };
+                let tls = tls.filter(|_| *has_tls).map(|tls| (tls.clone(), host.clone()));
+                Ok(Self { name, host: host_header, credentials, door, address, tls })
             }
         }
     }
@@ -152,7 +170,10 @@ impl Target {
                     let stream = TcpStream::connect(addr).await?;
                     // A request is one small write, and must not wait for more.
                     stream.set_nodelay(true)?;
-                    Ok(Box::new(stream) as Stream)
+                    match &self.tls {
+                        Some((tls, host)) => tls.connect(host, stream).await,
+                        None => Ok(Box::new(stream) as Stream),
+                    }
                 }
                 Address::Unix(path) => {
                     UnixStream::connect(path).await.map(|stream| Box::new(stream) as Stream)
@@ -170,7 +191,10 @@ impl Target {
             Ok(Err(error)) if error.raw_os_error() == Some(TOO_MANY_OPEN_FILES) => {
                 Err(failed(error.to_string(), "raise `ulimit -n`, or take fewer --connections"))
             }
-            Ok(Err(error)) => Err(failed(error.to_string(), self.door.hint())),
+            Ok(Err(error)) => {
+                let hint = tls::remedy(&error).unwrap_or_else(|| self.door.hint());
+                Err(failed(error.to_string(), hint))
+            }
             Err(_) => {
                 Err(failed(format!("no answer within {CONNECT_TIMEOUT:?}"), self.door.hint()))
             }
@@ -184,7 +208,7 @@ mod tests {
 
     #[test]
     fn urls_are_read_if_they_fit_the_door() {
-        use Door::{Grpc, Http, Resp, Unix};
+        use Door::{Auth, Grpc, Http, Proxy, Resp, Unix};
         for (url, door, expected) in [
             ("http://127.0.0.1:8080", Http, Some("127.0.0.1 8080")),
             ("http://localhost/", Http, Some("localhost 80")),
@@ -202,7 +226,16 @@ mod tests {
             ("h:99999", Http, None),
             ("redis://h", Http, None),
             ("http://h:1", Resp, None),
-            ("https://h", Http, None),
+            ("https://h", Http, Some("h 443 TLS")),
+            ("https://h:1", Proxy, Some("h 1 TLS")),
+            ("http://h", Proxy, Some("h 80")),
+            ("https://h", Auth, Some("h 443 TLS")),
+            ("https://h:1", Grpc, Some("h 1 TLS")),
+            ("https://h", Grpc, None),
+            ("https://h", Resp, None),
+            ("rediss://h", Resp, Some("h 6379 TLS")),
+            ("rediss://h", Auth, None),
+            ("rediss://:secret@h:1", Resp, Some("h 1 TLS secret")),
             ("redis://:secret@h", Resp, Some("h 6379 secret")),
             ("redis://ann:s%40@[::1]:1", Resp, Some("::1 1 ann s@")),
             ("redis://ann@h", Resp, None),
@@ -211,8 +244,9 @@ mod tests {
             ("", Http, None),
         ] {
             let read = ServerUrl::read(url, door).ok().map(|read| match read {
-                ServerUrl::Tcp { host, port, credentials } => {
-                    [vec![host, port.to_string()], credentials.0].concat().join(" ")
+                ServerUrl::Tcp { host, port, credentials, has_tls } => {
+                    let tls = has_tls.then(|| "TLS".to_owned()).into_iter().collect();
+                    [vec![host, port.to_string()], tls, credentials.0].concat().join(" ")
                 }
                 ServerUrl::Unix(path) => path.display().to_string(),
             });
@@ -228,7 +262,7 @@ mod tests {
             "redis://:secret@",
             "redis://:sec/ret@h",
             "tcp://:secret@h",
-            "rediss://:secret@h",
+            "rediss://:secret@h:x",
         ] {
             let error = read(url).unwrap_err();
             assert!(!error.contains("sec"), "{error}");

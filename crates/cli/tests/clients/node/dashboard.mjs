@@ -85,8 +85,11 @@ try {
   await page.getByLabel("Key").fill("ann");
   await page.getByRole("button", { name: "Check" }).click();
   await until("allowed", async () => (await text(page, ".answer")).startsWith("Allowed 4 of 5 left"));
-  for (let n = 0; n < 5; n++) await page.keyboard.press("Enter");
-  await until("denied", async () => (await text(page, ".answer")).startsWith("Denied 0 of 5 left, retry in"));
+  // Checks over several connections are decided in any order: the last one may be allowed.
+  await until("denied", async () => {
+    await page.keyboard.press("Enter");
+    return (await text(page, ".answer")).startsWith("Denied 0 of 5 left, retry in");
+  });
   await page.locator(".chart summary").first().click();
   await until("a table", async () => (await page.locator(".figures tbody tr").count()) > 2);
   await assertAccessible(page);

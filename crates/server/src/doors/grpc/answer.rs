@@ -32,6 +32,8 @@ pub(super) struct DescriptorAnswer<'a> {
     pub(super) shadow_denied: bool,
     /// What decided; `None` if the engine was not asked.
     pub(super) source: Option<Source>,
+    /// What one hit takes of the limit.
+    pub(super) cost: u32,
 }
 
 /// A limit as clients see it.
@@ -92,12 +94,17 @@ impl<'a> DescriptorAnswer<'a> {
         retry_after_us: None,
         shadow_denied: false,
         source: None,
+        cost: 1,
     };
 
     /// A matching rule allows everything.
     pub(super) const UNLIMITED: Self = Self { remaining: u32::MAX, ..Self::NO_LIMIT };
 
-    pub(super) fn from_answer(answer: &Answer<'_>, limit: Option<DisplayedLimit<'a>>) -> Self {
+    pub(super) fn from_answer(
+        answer: &Answer<'_>,
+        limit: Option<DisplayedLimit<'a>>,
+        cost: u64,
+    ) -> Self {
         let decision = &answer.decision;
         Self {
             code: Code::from_allowed(decision.allowed()),
@@ -107,6 +114,7 @@ impl<'a> DescriptorAnswer<'a> {
             remaining: u32::try_from(decision.remaining()).unwrap_or(u32::MAX),
             reset_after_us: decision.reset_after_us(),
             retry_after_us: decision.retry_after_us(),
+            cost: u32::try_from(cost).unwrap_or(u32::MAX).max(1),
         }
     }
 

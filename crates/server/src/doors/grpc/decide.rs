@@ -141,7 +141,7 @@ impl<'a> RequestDecider<'a> {
         self.update_each(counters, Op::Peek, |_| 0).await?;
         let has_nothing_left = |(index, _): &&Indexed<'_, '_>| {
             let status = &self.statuses[*index];
-            status.code == Code::Ok && !status.shadow_denied && status.remaining == 0
+            status.code == Code::Ok && !status.shadow_denied && status.remaining < status.cost
         };
         let spent: SmallVec<[Indexed<'_, 'a>; 4]> =
             counters.iter().filter(has_nothing_left).copied().collect();
@@ -187,11 +187,11 @@ impl<'a> RequestDecider<'a> {
         for (index, counted) in counters {
             let status = self.statuses[*index];
             let is_over = status.code == Code::OverLimit || status.shadow_denied;
-            if is_over && status.remaining > 0 {
-                let rest = u64::from(status.remaining);
+            let rest = u64::from(status.remaining / status.cost);
+            if is_over && rest > 0 {
                 let counter = &[(*index, *counted)];
                 self.check_each(counter, Op::Take, |_| rest, |_| Record::Never).await?;
-                self.statuses[*index].remaining = 0;
+                self.statuses[*index].remaining %= status.cost;
             }
         }
         Ok(())
@@ -330,6 +330,7 @@ impl<'a> RequestDecider<'a> {
             let is_charged = status.source != Some(Source::FailOpen) && !status.shadow_denied;
             if status.code == Code::Ok && is_charged {
                 let cost = u32::try_from(cost(counted)).unwrap_or(u32::MAX);
+                let cost = cost.saturating_mul(status.cost);
                 status.remaining = status.remaining.saturating_add(cost);
             }
         }
@@ -342,7 +343,8 @@ fn status<'a>(
     name: &'a str,
 ) -> DescriptorAnswer<'a> {
     let displayed = answer.limit.as_deref().map(|decided| counted.displayed_limit(decided, name));
-    DescriptorAnswer::from_answer(answer, displayed)
+    let cost = counted.policy.map_or(1, |policy| policy.cost_of(answer.binding));
+    DescriptorAnswer::from_answer(answer, displayed, cost)
 }
 
 /// Records answers that affect the request: all charges, even if only peeked because the request is refused already,

@@ -263,7 +263,7 @@ fn by_policy<'a>(
 
 /// Whether a policy counts by one key, not by named keys.
 fn counts_one(policy: &Handle<'_>) -> bool {
-    let error = policy.validate(Key::Named(&[]), Op::Take).err();
+    let error = policy.validate(Key::Named(&[]), 1, Op::Take).err();
     matches!(error, Some(CheckError::MissingKey { key, .. }) if key == "key")
 }
 

@@ -194,7 +194,7 @@ mod tests {
             [0, 1].map(|index| batch["decisions"][index]["headers"].clone())
         };
         let expected = json!({ "ratelimit-policy": "\"p\\\"\";q=100;w=60", "ratelimit": "\"p\\\"\";r=19;t=1" });
-        assert_eq!(headers_of(Headers::Standard), [expected, json!({})]);
-        assert_eq!(headers_of(Headers::Off), [json!({}), json!({})]);
+        assert_eq!(headers_of(Headers::STANDARD), [expected, json!({})]);
+        assert_eq!(headers_of(Headers::OFF), [json!({}), json!({})]);
     }
 }

@@ -4,18 +4,25 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use http::Uri;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
-use tidegate::{OverrideError, StoredOverride};
+use tidegate::{OverrideError, PolicyProblem, StoredOverride};
 
 use super::{ApiRequest, HandlerResult, body, json, no_content};
 use crate::doors::shared::Problem;
+use crate::doors::shared::request::Text;
+use crate::service::Handle;
 use tidegate_config::{SafeInteger, network_of_key};
+use tidegate_core::text::{percent_decoded, unknown_limit};
 
 /// The override: exactly one of `limit`, `allow` and `block`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverrideRequest<'a> {
+    /// The limit that `limit` replaces, for a policy with several.
+    #[serde(borrow)]
+    limit_name: Option<Text<'a>>,
     #[serde(borrow)]
     limit: Option<LimitText<'a>>,
     #[serde(default)]
@@ -33,8 +40,21 @@ struct LimitText<'a>(Cow<'a, str>);
 struct OverrideJson {
     policy: String,
     key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_name: Option<String>,
+    /// `None` if the key has overrides of single limits only.
     #[serde(flatten)]
-    value: OverrideValue,
+    value: Option<OverrideValue>,
+    ttl_ms: Option<u64>,
+    /// Those of single limits, beside that of the whole policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitOverrideJson>,
+}
+
+#[derive(Serialize)]
+struct LimitOverrideJson {
+    limit_name: String,
+    limit: String,
     ttl_ms: Option<u64>,
 }
 
@@ -63,11 +83,16 @@ pub(super) async fn show(request: ApiRequest) -> HandlerResult {
     request.require_operator()?;
     let (policy, key) = (request.params.at(0), request.params.at(1));
     let in_force = request.api.app.in_force();
-    let found = in_force.engine.overrides().get(policy, key).await;
+    let found = in_force.engine.overrides().of_key(policy, key).await;
     let found = found.map_err(override_problem)?;
-    found
-        .map(|found| json(&OverrideJson::from(found)))
-        .ok_or_else(|| Problem::no_override(policy, key))
+    let found = match limit_name(&request.head.uri)? {
+        Some(name) => {
+            let named = found.into_iter().find(|it| it.limit_name() == Some(&*name));
+            named.map(OverrideJson::from)
+        }
+        None => OverrideJson::of_key(found),
+    };
+    found.map(|found| json(&found)).ok_or_else(|| Problem::no_override(policy, key))
 }
 
 pub(super) async fn set(request: ApiRequest) -> HandlerResult {
@@ -80,8 +105,13 @@ pub(super) async fn set(request: ApiRequest) -> HandlerResult {
     let requested: OverrideRequest<'_> = body::decode(&body)?;
     let (text, ttl) = (requested.text()?, requested.ttl()?);
     let in_force = api.app.in_force();
-    let set = in_force.engine.overrides().set(policy, key, &text, ttl).await;
-    set.map_err(override_problem)?;
+    let overrides = in_force.engine.overrides();
+    let set = match &requested.limit_name {
+        Some(name) => overrides.set_limit(policy, &name.0, key, &text, ttl).await,
+        None => overrides.set(policy, key, &text, ttl).await,
+    };
+    let names = || in_force.policy(policy).map(|policy| limit_names(&policy)).unwrap_or_default();
+    set.map_err(|error| named_problem(error, &names()))?;
     Ok(no_content())
 }
 
@@ -89,7 +119,11 @@ pub(super) async fn remove(request: ApiRequest) -> HandlerResult {
     request.require_operator()?;
     let (policy, key) = (request.params.at(0), request.params.at(1));
     let in_force = request.api.app.in_force();
-    let removed = in_force.engine.overrides().remove(policy, key).await;
+    let overrides = in_force.engine.overrides();
+    let removed = match limit_name(&request.head.uri)? {
+        Some(name) => overrides.remove_limit(policy, &name, key).await,
+        None => overrides.remove(policy, key).await,
+    };
     if !removed.map_err(override_problem)? {
         return Err(Problem::no_override(policy, key));
     }
@@ -99,6 +133,10 @@ pub(super) async fn remove(request: ApiRequest) -> HandlerResult {
 impl OverrideRequest<'_> {
     /// The override in the engine's grammar.
     fn text(&self) -> Result<String, Problem> {
+        if self.limit_name.is_some() && (self.allow || self.block) {
+            let what = "goes with `limit`: `allow` and `block` are for the whole policy";
+            return Err(Problem::bad_field("limit_name", what));
+        }
         match (&self.limit, self.allow, self.block) {
             (Some(limit), false, false) => Ok(limit.0.to_string()),
             (None, true, false) => Ok("allow".to_owned()),
@@ -144,6 +182,47 @@ impl<'de: 'a, 'a> Deserialize<'de> for LimitText<'a> {
     }
 }
 
+/// The parameter `limit_name` of a query. Nothing else is accepted: a misspelt one would mean the whole policy's override.
+fn limit_name(uri: &Uri) -> Result<Option<String>, Problem> {
+    let value = match uri.query().unwrap_or_default() {
+        "" => return Ok(None),
+        query => query.strip_prefix("limit_name=").filter(|it| !it.is_empty() && !it.contains('&')),
+    };
+    let Some(value) = value else {
+        let what = "is the only parameter, and needs a value: write ?limit_name=NAME";
+        return Err(Problem::bad_field("limit_name", what));
+    };
+    let name = percent_decoded(value).and_then(|bytes| String::from_utf8(bytes).ok());
+    let malformed = || Problem::bad_field("limit_name", "is not percent-encoded UTF-8");
+    name.map(Some).ok_or_else(malformed)
+}
+
+/// The limits that a key can have its own instead of; none for the tenants of a share.
+fn limit_names<'a>(policy: &Handle<'a>) -> Vec<&'a str> {
+    if policy.share_status().is_some() {
+        return Vec::new();
+    }
+    policy.members().map(|member| member.name.as_str()).collect()
+}
+
+/// A problem about the limit that is to be replaced names those that the policy has.
+fn named_problem(error: OverrideError, names: &[&str]) -> Problem {
+    match (&error, names) {
+        (OverrideError::DoesNotFit(PolicyProblem::NoSuchLimit(_)), [_]) => {
+            Problem::bad_field("limit_name", "names no limit: the policy has one, leave it out")
+        }
+        (OverrideError::DoesNotFit(PolicyProblem::NoSuchLimit(name)), [_, ..]) => {
+            Problem::bad_field("limit_name", &format!(": {}", unknown_limit(name, names)))
+        }
+        (OverrideError::DoesNotFit(PolicyProblem::OverrideOfMany), [_, ..]) => {
+            let names = names.join(", ");
+            let what = format!("is missing: the policy has several limits, give one of {names}");
+            Problem::bad_field("limit_name", &what)
+        }
+        _ => override_problem(error),
+    }
+}
+
 fn override_problem(error: OverrideError) -> Problem {
     let what = format!(": {error}");
     if let Some(failure) = error.store_failure() {
@@ -161,13 +240,42 @@ fn override_problem(error: OverrideError) -> Problem {
 
 impl From<StoredOverride> for OverrideJson {
     fn from(stored: StoredOverride) -> Self {
-        let StoredOverride { policy, key, text, life } = stored;
-        let value = match text.as_str() {
+        let value = match stored.value() {
             "allow" => OverrideValue::Allow(true),
             "block" => OverrideValue::Block(true),
-            _ => OverrideValue::Limit(text),
+            limit => OverrideValue::Limit(limit.to_owned()),
         };
-        let ttl_ms = life.map(|life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
-        Self { policy, key: String::from_utf8_lossy(&key).into_owned(), value, ttl_ms }
+        Self { value: Some(value), ttl_ms: ttl_ms(&stored), ..Self::empty(&stored) }
     }
+}
+
+impl OverrideJson {
+    fn empty(stored: &StoredOverride) -> Self {
+        Self {
+            policy: stored.policy.clone(),
+            key: String::from_utf8_lossy(stored.identifier()).into_owned(),
+            limit_name: stored.limit_name().map(str::to_owned),
+            value: None,
+            ttl_ms: None,
+            limits: Vec::new(),
+        }
+    }
+
+    /// All of one key: that of the whole policy, and those of single limits.
+    fn of_key(all: Vec<StoredOverride>) -> Option<Self> {
+        let (limits, whole): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|it| it.limit_name().is_some());
+        let first = limits.first().map(|it| Self { limit_name: None, ..Self::empty(it) });
+        let own = whole.into_iter().next().map(Self::from).or(first)?;
+        let limit = |stored: &StoredOverride| {
+            let limit_name = stored.limit_name()?.to_owned();
+            let limit = stored.value().to_owned();
+            Some(LimitOverrideJson { limit_name, limit, ttl_ms: ttl_ms(stored) })
+        };
+        Some(Self { limits: limits.iter().filter_map(limit).collect(), ..own })
+    }
+}
+
+fn ttl_ms(stored: &StoredOverride) -> Option<u64> {
+    stored.life.map(|life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX))
 }

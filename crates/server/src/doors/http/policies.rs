@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Not;
 
 use serde::Serialize;
-use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView, Zone};
+use tidegate::{Effective, LeakyBucket, Limit, Member, Mode, PolicyView, ShareStatus, Zone};
 
 use crate::service::InForce;
 use tidegate_core::text::rate;
@@ -16,6 +16,21 @@ struct PolicyJson<'a> {
     /// Whether the policy refuses nothing.
     #[serde(skip_serializing_if = "Not::not")]
     shadow: bool,
+    /// The part of the callers that it is enforced for, if not for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enforce: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<ShareJson>,
+}
+
+/// How the tenants of a share divide the limit just now.
+#[derive(Serialize)]
+struct ShareJson {
+    /// Those that asked this instance within the last second.
+    active: usize,
+    contended: bool,
+    /// The part of the limit that a tenant of weight 1 may use.
+    level: f64,
 }
 
 /// A policy of one limit is that limit; a policy of several has a mode and members.
@@ -45,6 +60,9 @@ struct LimitJson<'a> {
     period_us: Option<u128>,
     #[serde(flatten)]
     extra: Option<Extra>,
+    /// How many units each unit of a check's cost takes, where that is not 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<u64>,
     /// The current value of an adaptive limit; for an adaptive limit per key, the value for keys without their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     effective: Option<u64>,
@@ -71,7 +89,14 @@ pub(super) fn to_json(in_force: &InForce) -> String {
 }
 
 fn policy_json(policy: PolicyView<'_>) -> PolicyJson<'_> {
-    PolicyJson { limits: limits_json(policy), shadow: policy.is_shadow() }
+    let enforce = policy.enforce().filter(|_| !policy.is_shadow());
+    let enforce = enforce.map(|part| part.to_string());
+    let share = policy.share_status().map(|ShareStatus { active, level }| ShareJson {
+        active,
+        contended: level.is_some(),
+        level: level.unwrap_or(1.0),
+    });
+    PolicyJson { limits: limits_json(policy), shadow: policy.is_shadow(), enforce, share }
 }
 
 fn limits_json(policy: PolicyView<'_>) -> LimitsJson<'_> {
@@ -110,6 +135,7 @@ fn member_json(member: &Member) -> LimitJson<'_> {
         },
         period_us: (!limit.grants_permits()).then(|| limit.period().as_micros()),
         extra,
+        cost: Some(member.cost.get()).filter(|cost| *cost > 1),
         effective: member.effective.as_ref().map(|it| effective_units(limit, it)),
         adaptive: member
             .effective
@@ -141,6 +167,7 @@ fn shaper_json(shaper: &LeakyBucket) -> LimitJson<'static> {
         time_zone: None,
         period_us: Some(shaper.period().as_micros()),
         extra: Some(Extra::MaxWaitUs(shaper.max_wait().as_micros())),
+        cost: None,
         effective: None,
         adaptive: None,
     }

@@ -1,4 +1,4 @@
-//! `GET /v1/status`: version, store, leases and adaptive limits.
+//! `GET /v1/status`: version, store, leases, adaptive limits and places at the upstreams.
 
 use serde::Serialize;
 use tidegate::{Clock, LeaseStats, SystemClock};
@@ -6,6 +6,7 @@ use tidegate::{Clock, LeaseStats, SystemClock};
 use super::{ApiRequest, HandlerResult, json};
 use crate::adaptive::AdaptiveLimitView;
 use crate::dashboard::LeaseJson;
+use crate::metrics::InFlightFigures;
 use crate::service::OutageView;
 
 #[derive(Serialize)]
@@ -24,6 +25,8 @@ struct Status {
     #[serde(with = "LeaseJson")]
     leases: LeaseStats,
     adaptive: Vec<AdaptiveLimitView>,
+    /// `proxy.in_flight`.
+    in_flight: Option<InFlightFigures>,
 }
 
 pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
@@ -42,5 +45,6 @@ pub(super) async fn show(ApiRequest { api, .. }: ApiRequest) -> HandlerResult {
         policies: in_force.policies().count(),
         leases: engine.lease_stats(),
         adaptive: api.app.adaptive_limits(),
+        in_flight: in_force.in_flight.as_ref().map(|bound| bound.figures()),
     }))
 }

@@ -67,7 +67,7 @@ pub(super) async fn answer(
     };
     let (mut parts, body) = request.into_parts();
     let hop_headers = head::strip(&mut parts, !body.is_end_stream());
-    let body = Upload::new(body, proxy.settings.times.idle, !hop_headers.expects_continue);
+    let mut body = Upload::new(body, proxy.settings.times.idle, !hop_headers.expects_continue);
     let host = match head::host(&parts) {
         Ok(_) if parts.method == Method::CONNECT => {
             return Problem::bad_input("CONNECT is not supported").into();
@@ -87,7 +87,8 @@ pub(super) async fn answer(
             .map(ResponseBody::local)
             .into();
     };
-    let mut admitted = match admit(app, &in_force, &proxy, &caller.client, &parts).await {
+    let head = (&parts, &mut body);
+    let mut admitted = match admit(app, &in_force, &proxy, &caller.client, head).await {
         Ok(admitted) => admitted,
         Err(refused) => return (*refused).map(ResponseBody::local).into(),
     };
@@ -290,12 +291,8 @@ fn gateway_problem(failure: &Failure) -> Problem {
             (bad_gateway, "the upstream answered in a transfer coding other than `chunked`")
         }
         Failure::PlaceLost => return Problem::shed(StatusCode::TOO_MANY_REQUESTS),
-        Failure::ClientPaused => {
-            (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")
-        }
-        Failure::ClientGone => {
-            return Problem::bad_input("the body ended early or has invalid framing");
-        }
+        Failure::ClientPaused => return Problem::body_paused(),
+        Failure::ClientGone => return Problem::body_broken(),
     };
     Problem::gateway(status, detail)
 }

@@ -1,6 +1,7 @@
 //! Request bodies: reads them within bounds, and decodes them with errors that name the field.
 
 use std::borrow::BorrowMut;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -9,13 +10,17 @@ use serde::Deserialize;
 
 use super::problem::Problem;
 use super::request::Object;
+use crate::net::ClientUsage;
 use crate::net::body::{BodyReadError, Collected, RequestBody, collect};
 use crate::net::timeout::within;
+use crate::upstreams::upload::{Broken, ReadAheadError, Upload};
 
 /// Room for one check with many long keys.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// Room for a thousand checks with keys of a kilobyte.
 const BATCH_BYTES_MAX: usize = 1 << 20;
+/// The longest body of a proxied request that a key may be in.
+const KEY_BODY_BYTES_MAX: usize = 64 << 10;
 /// How much of a rejected body is read and discarded, so that the client can read the response instead of a connection
 /// reset. A longer body closes the connection.
 const DRAIN_BYTES_MAX: usize = 8 << 20;
@@ -50,9 +55,23 @@ async fn read_within<B: Body<Data = Bytes> + Unpin>(
     });
     let read = read.await.ok_or_else(|| Problem::body_timeout(BODY_TIMEOUT))?;
     read.map_err(|why| match why {
-        BodyReadError::Broken => Problem::bad_input("the body ended early or has invalid framing"),
+        BodyReadError::Broken => Problem::body_broken(),
         BodyReadError::TooLarge => Problem::body_too_large(bytes_max),
         BodyReadError::NoRoom => Problem::too_many_bodies(),
+    })
+}
+
+/// Reads a body that a key is in, before it is forwarded. `None` if it is longer than a key may be looked for in; then it is
+/// forwarded all the same.
+pub(crate) async fn read_ahead(
+    client: Option<&Arc<ClientUsage>>,
+    body: &mut Upload,
+) -> Result<Option<Bytes>, Problem> {
+    let read = within(BODY_TIMEOUT, body.read_ahead(client, KEY_BODY_BYTES_MAX)).await;
+    read.ok_or_else(|| Problem::body_timeout(BODY_TIMEOUT))?.map_err(|why| match why {
+        ReadAheadError::Broken(Broken::Paused) => Problem::body_paused(),
+        ReadAheadError::Broken(Broken::Sender(_)) => Problem::body_broken(),
+        ReadAheadError::NoRoom => Problem::too_many_bodies(),
     })
 }
 

@@ -83,6 +83,16 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "urn:tidegate:body-timeout", "Body timeout", &detail)
     }
 
+    /// The sender of a body paused for too long.
+    pub(crate) fn body_paused() -> Self {
+        Self::gateway(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")
+    }
+
+    /// A body that cannot be read to its end.
+    pub(crate) fn body_broken() -> Self {
+        Self::bad_input("the body ended early or has invalid framing")
+    }
+
     /// All bodies together exceed the memory bound.
     pub(crate) fn too_many_bodies() -> Self {
         let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -241,6 +251,9 @@ impl Problem {
                 "policy `{policy}` limits concurrency, so permits have to be released: use POST /v1/acquire"
             ))
             .with_field("policy"),
+            CheckError::CostTooHigh { .. } => {
+                Self::bad_input(&format!("`cost`: {error}")).with_field("cost")
+            }
             CheckError::Store(error) => Self::bad_input(&error.to_string()),
             other => Self::bad_input(&other.to_string()).with_field("policy"),
         }

@@ -11,9 +11,8 @@ use crate::store::KeyedLimit;
 use crate::store::fingerprint::IdentityHasher;
 use crate::sync::lock;
 
-/// How long a refusal counts at most, since other nodes may give units back; and how long after it has expired its key
-/// still counts as blocked.
-pub(super) const HOLD_US: u64 = 1_000_000;
+/// How long after a refusal has expired its key still counts as blocked, and how long an unanswered request is waited for.
+pub(super) const PENDING_US: u64 = 1_000_000;
 
 const SHARDS: u64 = 64;
 
@@ -23,12 +22,21 @@ const SWEEP_EVERY_US: u64 = 10_000;
 /// What identifies a request among refusals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup {
-    /// Of scopes, keys, cost and mode.
+    /// Of scopes with their factors, keys, cost and mode.
     pub(super) fingerprint: u64,
     /// How often units of these keys had been given back before it was sent.
     pub(super) returns: u64,
     /// When it was sent.
     pub(super) sent_us: u64,
+    /// How long its refusal counts at most, since other nodes may give units back.
+    pub(super) ttl_us: u64,
+}
+
+impl Lookup {
+    /// How long a refusal holds, counted from before its request was sent.
+    pub(super) fn hold_us(&self, decision: &Decision) -> u64 {
+        decision.retry_after_us().map_or(self.ttl_us, |us| us.min(self.ttl_us))
+    }
 }
 
 /// What is known about a request.
@@ -106,8 +114,8 @@ impl Refusals {
         verdict: Verdict,
         now_us: u64,
     ) {
-        let until_us = lookup.sent_us.saturating_add(hold_us(&verdict.decision));
-        let Lookup { fingerprint, returns, sent_us } = *lookup;
+        let until_us = lookup.sent_us.saturating_add(lookup.hold_us(&verdict.decision));
+        let Lookup { fingerprint, returns, sent_us, .. } = *lookup;
         let refusal = Refusal { limits, verdict, returns, sent_us, until_us, asking: None };
         let mut shard = self.shard(fingerprint);
         if let Some(known) = shard.refusals.get_mut(&fingerprint) {
@@ -173,12 +181,7 @@ impl Refusal {
 
 /// Whether a time is so long ago that it does not count any more.
 const fn is_over(at_us: u64, now_us: u64) -> bool {
-    now_us.saturating_sub(at_us) >= HOLD_US
-}
-
-/// How long a refusal holds, counted from before its request was sent.
-pub(super) fn hold_us(decision: &Decision) -> u64 {
-    decision.retry_after_us().map_or(HOLD_US, |us| us.min(HOLD_US))
+    now_us.saturating_sub(at_us) >= PENDING_US
 }
 
 /// A refusal some time later. It stays a refusal, so `retry_after` is never zero.

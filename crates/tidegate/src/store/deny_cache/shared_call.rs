@@ -97,7 +97,7 @@ impl SharedCall {
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if !self.is_detached.swap(true, Ordering::Relaxed) {
-            let timeout = Duration::from_micros(super::refusals::HOLD_US);
+            let timeout = Duration::from_micros(super::refusals::PENDING_US);
             let waiter = self.join();
             runtime.spawn(async move { tokio::time::timeout(timeout, waiter).await });
         }

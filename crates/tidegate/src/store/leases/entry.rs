@@ -125,7 +125,10 @@ impl Entry {
     /// Whether these are its limits, unchanged.
     pub(super) fn has_limits(&self, limits: &[KeyedLimit<'_>]) -> bool {
         let own = &self.limits.limits;
-        own.len() == limits.len() && own.iter().zip(limits).all(|(own, it)| own.plain == *it.limit)
+        let same = |(own, it): (&OwnedLimit, &KeyedLimit<'_>)| {
+            own.plain == *it.limit && own.scope.factor() == it.scope.factor()
+        };
+        own.len() == limits.len() && own.iter().zip(limits).all(same)
     }
 
     /// Whether nothing is held, asked for or waited for.
@@ -159,7 +162,7 @@ impl Entry {
     /// the request was in flight (`gave_back`), the store may have decided before: then a refusal counts for nobody.
     pub(super) fn on_grant(&mut self, grant: &Grant, gave_back: bool, now_us: u64) {
         (self.last, self.last_us) = (grant.verdict, now_us);
-        self.holder.on_reply(now_us, grant);
+        self.holder.on_reply(now_us, &self.in_leased_units(grant));
         if gave_back {
             self.holder.forget_refusal();
         }
@@ -183,6 +186,20 @@ impl Entry {
                 step => drop(check.done.send(self.decide_one(step, now_us, Source::Store))),
             }
         }
+    }
+
+    /// What a leased unit takes of the limit that the store's last answer speaks of.
+    fn binding_factor(&self) -> u64 {
+        self.limits.limits.get(self.last.binding).map_or(1, |own| own.scope.factor())
+    }
+
+    /// A grant as the holder counts: if a leased unit takes several of the binding limit, fewer units are left of it.
+    fn in_leased_units(&self, grant: &Grant) -> Grant {
+        let Verdict { binding, decision } = grant.verdict;
+        let left = decision.remaining() / self.binding_factor();
+        // The holder reads nothing else of it.
+        let decision = Decision::admitted(decision.limit(), left, decision.reset_after_us());
+        Grant { verdict: Verdict { binding, decision }, ..*grant }
     }
 
     /// When the first check has to be answered that waits for a second request: the request's own deadline is later.
@@ -230,6 +247,23 @@ impl Entry {
         self.failure.clone().unwrap_or_else(failed)
     }
 
+    /// The reply to a check that is admitted, with so many units left.
+    #[inline]
+    pub(super) fn admit(&self, remaining: u64, now_us: u64, source: Source) -> StoreReply {
+        let Verdict { binding, decision } = self.last;
+        let factor = self.binding_factor();
+        // Most limits have the factor 1, which divides everything.
+        let rest = if factor == 1 { 0 } else { decision.remaining() % factor };
+        let remaining = remaining.saturating_mul(factor).saturating_add(rest);
+        let decision = Decision::admitted(decision.limit(), remaining, self.reset_us(now_us));
+        StoreReply { source, ..StoreReply::by_store(Verdict { binding, decision }) }
+    }
+
+    fn reset_us(&self, now_us: u64) -> u64 {
+        let passed_us = now_us.saturating_sub(self.last_us);
+        self.last.decision.reset_after_us().saturating_sub(passed_us)
+    }
+
     /// A decision of the holder as a reply, with the limit and reset time that the store answered last.
     pub(super) fn decide_one(
         &self,
@@ -238,12 +272,9 @@ impl Entry {
         source: Source,
     ) -> Result<StoreReply, StoreError> {
         let Verdict { binding, decision } = self.last;
-        let passed_us = now_us.saturating_sub(self.last_us);
-        let reset_us = decision.reset_after_us().saturating_sub(passed_us);
+        let reset_us = self.reset_us(now_us);
         let decision = match step {
-            Step::Admit { remaining, .. } => {
-                Decision::admitted(decision.limit(), remaining, reset_us)
-            }
+            Step::Admit { remaining, .. } => return Ok(self.admit(remaining, now_us, source)),
             Step::Refuse { retry_after_us } => {
                 let reset_us = reset_us.max(retry_after_us.unwrap_or(0));
                 Decision::refused(decision.limit(), decision.remaining(), retry_after_us, reset_us)

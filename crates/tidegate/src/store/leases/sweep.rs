@@ -22,19 +22,20 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
     pub(super) fn sweep(self: &Arc<Self>, shard: usize, release: bool) {
         let now_us = self.clock.steady_us();
         let mut outboxes = Vec::new();
-        let mut keys = lock(&self.shards[shard]);
+        let mut shard = lock(&self.shards[shard]);
+        let keys = &mut shard.keys;
         let before = keys.len();
         for (fingerprint, entry) in &mut *keys {
             if release {
                 entry.holder.release();
             }
             if release || entry.holder.wakes_us().is_some_and(|wakes_us| wakes_us <= now_us) {
-                outboxes.extend(self.outbox(*fingerprint, entry, now_us));
+                outboxes.extend(self.due(*fingerprint, entry, now_us));
             }
         }
         keys.retain(|_, entry| !entry.is_idle() || now_us < entry.used_us.saturating_add(KEEP_US));
         let dropped = before - keys.len();
-        drop(keys);
+        drop(shard);
         self.counts.keys.fetch_sub(dropped as u64, Ordering::Relaxed);
         let now = Timestamp::from_micros(self.last_now.load(Ordering::Relaxed));
         for outbox in outboxes {

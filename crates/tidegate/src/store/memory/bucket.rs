@@ -26,45 +26,84 @@ pub(super) struct Bucket {
     pub(super) next: AtomicU64,
 }
 
-/// A fingerprint and its word. Word 0 marks a free entry.
+/// How many low bits of a fingerprint its line implies, as there are never fewer lines. In an entry, the unit of its word
+/// takes their place.
+pub(super) const LINE_BITS: u32 = if MODELLED { 1 } else { 10 };
+const LOW: u64 = (1 << LINE_BITS) - 1;
+
+/// What is kept for a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Word {
+    /// Not 0, unless there is none.
+    pub(super) bits: u64,
+    /// The number of an arrival's unit; 0 for other states.
+    pub(super) unit: u64,
+}
+
+impl Word {
+    pub(super) const NONE: Self = Self { bits: 0, unit: 0 };
+}
+
+/// A fingerprint and its word.
 #[derive(Default)]
 pub(super) struct Entry {
-    fingerprint: AtomicU64,
-    word: AtomicU64,
+    /// The fingerprint, with the unit of its word in the low bits.
+    label: AtomicU64,
+    bits: AtomicU64,
+}
+
+/// The label of a fingerprint with a word of this unit.
+#[inline]
+pub(super) fn label(fingerprint: u64, unit: u64) -> u64 {
+    fingerprint & !LOW | unit & LOW
 }
 
 impl Entry {
     #[inline]
-    pub(super) fn fingerprint(&self) -> u64 {
-        self.fingerprint.load(Ordering::Relaxed)
+    fn label(&self) -> u64 {
+        self.label.load(Ordering::Relaxed)
     }
 
     #[inline]
-    pub(super) fn word(&self) -> u64 {
-        self.word.load(Ordering::Relaxed)
+    pub(super) fn bits(&self) -> u64 {
+        self.bits.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn word(&self) -> Word {
+        Word { bits: self.bits(), unit: self.label() & LOW }
     }
 
     pub(super) fn is_free(&self) -> bool {
-        self.word() == 0
+        self.bits() == 0
+    }
+
+    /// The fingerprint, on a line with this number.
+    pub(super) fn fingerprint(&self, line: u64) -> u64 {
+        label(self.label(), line)
     }
 
     pub(super) fn belongs_to(&self, fingerprint: u64) -> bool {
-        self.fingerprint() == fingerprint && !self.is_free()
+        label(self.label(), 0) == label(fingerprint, 0) && !self.is_free()
     }
 
-    /// Only under the lock of the home line, as are the two below.
+    /// Only under the lock of the home line, as are those below. The word keeps its unit.
     #[inline]
-    pub(super) fn set_word(&self, word: u64) {
-        self.word.store(word, Ordering::Relaxed);
+    pub(super) fn set_bits(&self, bits: u64) {
+        self.bits.store(bits, Ordering::Relaxed);
     }
 
-    pub(super) fn fill(&self, fingerprint: u64, word: u64) {
-        self.fingerprint.store(fingerprint, Ordering::Relaxed);
-        self.set_word(word);
+    pub(super) fn set_word(&self, word: Word) {
+        self.fill(self.label(), word);
+    }
+
+    pub(super) fn fill(&self, fingerprint: u64, word: Word) {
+        self.label.store(label(fingerprint, word.unit), Ordering::Relaxed);
+        self.set_bits(word.bits);
     }
 
     pub(super) fn free(&self) {
-        self.fill(0, 0);
+        self.fill(0, Word::NONE);
     }
 }
 
@@ -75,22 +114,24 @@ pub(super) struct Locked<'a> {
 }
 
 impl Bucket {
-    /// The entry of a fingerprint in this very line, looked for at `hint` first.
+    /// The entry with a label in this very line, looked for at `hint` first.
     #[inline]
-    pub(super) fn find(&self, fingerprint: u64, hint: usize) -> Option<&Entry> {
+    pub(super) fn find(&self, label: u64, hint: usize) -> Option<&Entry> {
         if let Some(hinted) = self.entries.get(hint)
-            && hinted.fingerprint() == fingerprint
+            && hinted.label() == label
         {
             return Some(hinted);
         }
-        self.entries.iter().find(|entry| entry.fingerprint() == fingerprint)
+        self.entries.iter().find(|entry| entry.label() == label)
     }
 
     /// Where [`Bucket::find`] should look first. All entries are compared before one is chosen, since where a key
     /// sits could only be guessed; and the line is on its way from memory.
     #[inline]
     pub(super) fn hint(&self, fingerprint: u64) -> usize {
-        let is = |index: usize| usize::from(self.entries[index].fingerprint() == fingerprint);
+        let is = |index: usize| {
+            usize::from(label(self.entries[index].label(), 0) == label(fingerprint, 0))
+        };
         is(1) + is(2) * 2
     }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::Timestamp;
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Word};
+use super::table::Line;
 use super::{MemoryStore, ROOM_ATTEMPTS, ROOM_LINES, ROOM_STATES, word};
 
 /// The most states that are evicted after one state has grown.
@@ -33,7 +34,7 @@ impl MemoryStore {
         let all = self.table.lines();
         for step in 0..lines.min(all) {
             let line = self.table.line((first.wrapping_add(step)) % all);
-            if self.has_idle(line, since) {
+            if self.has_idle(line.bucket, since) {
                 let _locked = line.lock();
                 self.drop_idle(line, since);
             }
@@ -44,21 +45,21 @@ impl MemoryStore {
     fn has_idle(&self, line: &Bucket, since: Timestamp) -> bool {
         self.table.entries(line).any(|entry| {
             let word = entry.word();
-            let idle = || word::idle_from_us(word) <= since.as_micros();
-            word != 0 && (word::to_wide(word).is_some() || idle())
+            let idle = || self.units.idle_from_us(word) <= since.as_micros();
+            !entry.is_free() && (word::to_wide(word).is_some() || idle())
         })
     }
 
     /// Drops the idle keys of a locked line, and answers how many.
-    fn drop_idle(&self, line: &Bucket, since: Timestamp) -> u64 {
+    fn drop_idle(&self, line: Line<'_>, since: Timestamp) -> u64 {
         self.table.retain(line, |fingerprint, word| {
             let Some(number) = word::to_wide(word) else {
-                return word::idle_from_us(word) > since.as_micros();
+                return self.units.idle_from_us(word) > since.as_micros();
             };
             // One lock for the check and the drop: in between, another thread could spend from it.
             match self.wide.try_lock(number) {
                 Some(mut wide)
-                    if wide.owner == Some(fingerprint) && wide.state.idle_from() <= since =>
+                    if wide.owner() == Some(fingerprint) && wide.state.idle_from() <= since =>
                 {
                     self.wide.remove(number, &mut wide);
                     false
@@ -72,7 +73,7 @@ impl MemoryStore {
     /// if `even_spent`. `false` if none could be dropped.
     pub(super) fn evict_from(
         &self,
-        line: &Bucket,
+        line: Line<'_>,
         now: Timestamp,
         needed: &[u64],
         even_spent: bool,
@@ -82,16 +83,16 @@ impl MemoryStore {
         }
         let victim = self
             .table
-            .entries(line)
-            .filter(|entry| !entry.is_free() && !needed.contains(&entry.fingerprint()))
-            .filter_map(|entry| Some((self.worth(entry.word())?, entry.fingerprint())))
+            .words(line)
+            .filter(|(fingerprint, _)| !needed.contains(fingerprint))
+            .filter_map(|(fingerprint, word)| Some((self.worth(word)?, fingerprint)))
             .filter(|((spent, _), _)| even_spent || !spent)
             .min_by_key(|(worth, _)| *worth);
         victim.is_some_and(|(_, victim)| self.give_up(line, victim))
     }
 
     /// Evicts one key of a locked line before it is idle. `false` if its state is in use.
-    fn give_up(&self, line: &Bucket, victim: u64) -> bool {
+    fn give_up(&self, line: Line<'_>, victim: u64) -> bool {
         let removed = self.table.retain(line, |fingerprint, word| {
             fingerprint != victim || !self.free_wide(fingerprint, word)
         });
@@ -102,10 +103,10 @@ impl MemoryStore {
     /// Frees an entry on the line of a fingerprint, or an overflow line for it. Idle keys elsewhere are dropped first,
     /// then keys with units left, here or elsewhere, and last a spent one.
     pub(super) fn make_room_on_line(&self, fingerprint: u64, now: Timestamp) {
-        let has_room = || self.table.has_room(self.home_of(fingerprint));
+        let has_room = || self.table.has_room(self.table.line_for(fingerprint).bucket);
         let evict_here = |even_spent| {
             let _locks = self.lock_lines::<1>(&[fingerprint]);
-            self.evict_from(self.home_of(fingerprint), now, &[], even_spent)
+            self.evict_from(self.table.line_for(fingerprint), now, &[], even_spent)
         };
         for _ in 0..ROOM_ATTEMPTS {
             self.sweep(now, ROOM_LINES);
@@ -117,7 +118,8 @@ impl MemoryStore {
             return;
         }
         for attempt in 0..ROOM_ATTEMPTS {
-            for line in self.some_lines(attempt).filter(|line| self.table.ends_in_one(line)) {
+            for line in self.some_lines(attempt).filter(|line| self.table.ends_in_one(line.bucket))
+            {
                 let _locked = line.lock();
                 if self.evict_from(line, now, &[], false) && has_room() {
                     return;
@@ -139,13 +141,13 @@ impl MemoryStore {
                 break;
             }
             let Some(wide) = self.wide.try_lock(number) else { continue };
-            let Some(owner) = wide.owner else { continue };
+            let Some(owner) = wide.owner() else { continue };
             let idle_from = wide.state.idle_from();
             let (worth, idle) = ((wide.spent, idle_from.as_micros()), idle_from <= now);
             drop(wide);
             if idle {
                 let _locks = self.lock_lines::<1>(&[owner]);
-                if self.drop_idle(self.home_of(owner), now) > 0 {
+                if self.drop_idle(self.table.line_for(owner), now) > 0 {
                     return;
                 }
             }
@@ -156,7 +158,7 @@ impl MemoryStore {
                 self.wide.all_are_spent();
             }
             let _locks = self.lock_lines::<1>(&[owner]);
-            self.give_up(self.home_of(owner), owner);
+            self.give_up(self.table.line_for(owner), owner);
         }
     }
 
@@ -172,7 +174,7 @@ impl MemoryStore {
 
     /// A run of lines, another one each time, chosen as often as new keys come to them. Otherwise the lines that have
     /// been split already, which get half as many keys, would soon hold only spent ones.
-    fn some_lines(&self, attempt: u64) -> impl Iterator<Item = &Bucket> {
+    fn some_lines(&self, attempt: u64) -> impl Iterator<Item = Line<'_>> {
         let request = self.given_up.load(Ordering::Relaxed) * ROOM_ATTEMPTS + attempt;
         let first = self.table.line_of(request.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let all = self.table.lines();
@@ -187,7 +189,7 @@ impl MemoryStore {
 
     /// Forgets one key whose line is locked.
     pub(super) fn remove_locked(&self, fingerprint: u64) {
-        self.table.retain(self.home_of(fingerprint), |found, word| {
+        self.table.retain(self.table.line_for(fingerprint), |found, word| {
             if found == fingerprint
                 && let Some(number) = word::to_wide(word)
                 && let Some(mut wide) = self.wide.lock(number)
@@ -199,19 +201,19 @@ impl MemoryStore {
     }
 
     /// The worth of a key; `None` while its state is in use.
-    fn worth(&self, word: u64) -> Option<Worth> {
+    fn worth(&self, word: Word) -> Option<Worth> {
         let Some(number) = word::to_wide(word) else {
-            return Some((word::is_spent(word), word::idle_from_us(word)));
+            return Some((word::is_spent(word), self.units.idle_from_us(word)));
         };
         let wide = self.wide.try_lock(number)?;
         Some((wide.spent, wide.state.idle_from().as_micros()))
     }
 
     /// Frees the wide state of a word, if it has one. `false` if that is in use, and must stay.
-    fn free_wide(&self, fingerprint: u64, word: u64) -> bool {
+    fn free_wide(&self, fingerprint: u64, word: Word) -> bool {
         let Some(number) = word::to_wide(word) else { return true };
         match self.wide.try_lock(number) {
-            Some(mut wide) if wide.owner == Some(fingerprint) => {
+            Some(mut wide) if wide.owner() == Some(fingerprint) => {
                 self.wide.remove(number, &mut wide);
                 true
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::{State, Timestamp};
 
-use super::bucket::{Bucket, Entry, Locked};
+use super::bucket::{Entry, Locked, Word};
 use super::table::Insert;
 use super::wide::Wide;
 use super::{MemoryStore, word};
@@ -142,11 +142,11 @@ impl MemoryStore {
 
     /// The state of a fingerprint whose line is locked.
     fn hold(&self, fingerprint: u64) -> Held<'_> {
-        let word =
-            self.table.find_locked(self.home_of(fingerprint), fingerprint).map_or(0, Entry::word);
+        let entry = self.table.find_locked(self.table.line_for(fingerprint).bucket, fingerprint);
+        let word = entry.map_or(Word::NONE, Entry::word);
         match word::to_wide(word).and_then(|number| self.wide.lock(number)) {
             Some(wide) => Held::Wide(wide),
-            None => Held::Word(word::to_state(word)),
+            None => Held::Word(self.units.to_state(word)),
         }
     }
 
@@ -171,28 +171,24 @@ impl MemoryStore {
             }
             Held::Word(state) => state,
         };
-        let line = self.home_of(fingerprint);
+        let line = self.table.line_for(fingerprint);
         // No memory for a wide state: this one is dropped, and counted. The next request makes room first.
         let Some((word, unpublished)) = self.to_word(fingerprint, state, spent) else {
             self.given_up.fetch_add(1, Ordering::Relaxed);
             return false;
         };
-        if let Some(entry) = self.table.find_locked(line, fingerprint) {
+        if let Some(entry) = self.table.find_locked(line.bucket, fingerprint) {
             entry.set_word(word);
             return false;
         }
-        if self.table.insert_locked(line, fingerprint, word) == Insert::Full {
+        if self.table.insert_locked(line.bucket, fingerprint, word) == Insert::Full {
             let _ = self.evict_from(line, now, needed, false)
                 || self.evict_from(line, now, needed, true);
-            if self.table.insert_locked(line, fingerprint, word) == Insert::Full {
+            if self.table.insert_locked(line.bucket, fingerprint, word) == Insert::Full {
                 self.wide.withdraw(unpublished);
                 self.given_up.fetch_add(1, Ordering::Relaxed);
             }
         }
         true
-    }
-
-    pub(super) fn home_of(&self, fingerprint: u64) -> &Bucket {
-        self.table.line(self.table.line_of(fingerprint))
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use rapidhash::v3::rapidhash_v3;
 use tidegate_core::{State, Timestamp};
 
+use super::bucket::Word;
 use super::{MemoryStore, word};
 use crate::store::fingerprint::Fingerprints;
 use crate::store::overrides::{OVERRIDE_BYTES_MAX, OverridesRecord};
@@ -105,25 +106,19 @@ impl MemoryStore {
         out.flush()
     }
 
-    fn copy_line(&self, index: u64, entries: &mut Vec<(u64, u64)>) {
-        let line = self.table.line(index);
+    fn copy_line(&self, number: u64, entries: &mut Vec<(u64, Word)>) {
+        let line = self.table.line(number);
         let _locked = line.lock();
-        let held = self.table.entries(line).filter(|entry| !entry.is_free());
-        entries.extend(held.map(|entry| (entry.fingerprint(), entry.word())));
+        entries.extend(self.table.words(line));
     }
 
     /// Appends a state, unless it is idle or was dropped meanwhile.
-    fn push_state(&self, fingerprint: u64, word: u64, now: Timestamp, block: &mut Vec<u8>) {
+    fn push_state(&self, fingerprint: u64, word: Word, now: Timestamp, block: &mut Vec<u8>) {
         let Some(number) = word::to_wide(word) else {
-            return push_entry(
-                fingerprint,
-                word::is_spent(word),
-                &word::to_state(word),
-                now,
-                block,
-            );
+            let (spent, state) = (word::is_spent(word), self.units.to_state(word));
+            return push_entry(fingerprint, spent, &state, now, block);
         };
-        let wide = self.wide.lock(number).filter(|wide| wide.owner == Some(fingerprint));
+        let wide = self.wide.lock(number).filter(|wide| wide.owner() == Some(fingerprint));
         if let Some(wide) = wide {
             push_entry(fingerprint, wide.spent, &wide.state, now, block);
         }

@@ -8,12 +8,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arena::{Arena, CHUNK_BYTES};
-use super::bucket::{Bucket, ENTRIES, Entry};
+use super::bucket::{Bucket, ENTRIES, Entry, LINE_BITS, Locked, Word, label};
 use super::budget::{Budget, Use};
-use crate::sync::{AtomicU64, MODELLED, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
-/// Lines a new table starts with.
-const FIRST_LINES: u64 = if MODELLED { 1 } else { 64 };
+/// Lines a new table starts with: a chunk, so that they are allocated anyway.
+const FIRST_LINES: u64 = 1 << LINE_BITS;
 /// Mean load at which a line is added: 7/4 keys per line of three. About 40 bytes per key, and nine keys in
 /// ten in their home line.
 const LOAD: (u64, u64) = (7, 4);
@@ -44,6 +44,19 @@ struct Spare {
     unused: u64,
 }
 
+/// A home line, and its number.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'t> {
+    pub(super) bucket: &'t Bucket,
+    number: u64,
+}
+
+impl<'t> Line<'t> {
+    pub(super) fn lock(self) -> Locked<'t> {
+        self.bucket.lock()
+    }
+}
+
 /// Where a fingerprint was found, as of a version of its home line.
 pub(super) struct FoundEntry<'t> {
     line: &'t Bucket,
@@ -53,7 +66,11 @@ pub(super) struct FoundEntry<'t> {
 
 impl FoundEntry<'_> {
     #[inline]
-    pub(super) fn word(&self) -> u64 {
+    pub(super) fn bits(&self) -> u64 {
+        self.entry.bits()
+    }
+
+    pub(super) fn word(&self) -> Word {
         self.entry.word()
     }
 
@@ -63,12 +80,12 @@ impl FoundEntry<'_> {
         self.line.is_at(self.version)
     }
 
-    /// Replaces the word, if nothing changed on the line since it was found.
+    /// Replaces the bits of the word, if nothing changed on the line since it was found.
     #[inline]
-    pub(super) fn replace(&self, word: u64) -> bool {
+    pub(super) fn replace_bits(&self, bits: u64) -> bool {
         let locked = self.line.try_lock(self.version);
         if locked.is_some() {
-            self.entry.set_word(word);
+            self.entry.set_bits(bits);
         }
         locked.is_some()
     }
@@ -82,12 +99,14 @@ pub(crate) struct Hint<'t> {
 }
 
 impl<'t> Hint<'t> {
-    /// Finds a fingerprint there, with nothing but loads. `None` if it is not there, or the line is locked.
+    /// Finds a fingerprint whose word has this unit there, with nothing but loads. `None` if it is not there, or the line
+    /// is locked.
     #[inline]
-    pub(super) fn find(self, fingerprint: u64) -> Option<FoundEntry<'t>> {
+    pub(super) fn find(self, fingerprint: u64, unit: u64) -> Option<FoundEntry<'t>> {
         let line = self.line?;
         let version = line.try_begin()?;
-        Some(FoundEntry { line, version, entry: line.find(fingerprint, self.index)? })
+        let entry = line.find(label(fingerprint, unit), self.index)?;
+        Some(FoundEntry { line, version, entry })
     }
 }
 
@@ -96,8 +115,8 @@ pub(super) struct Spot<'t> {
     line: &'t Bucket,
     version: u64,
     entry: Option<&'t Entry>,
-    /// 0 if the fingerprint is not in the table.
-    pub(super) word: u64,
+    /// [`Word::NONE`] if the fingerprint is not in the table.
+    pub(super) word: Word,
 }
 
 impl Spot<'_> {
@@ -108,9 +127,12 @@ impl Spot<'_> {
     }
 
     /// Replaces the word, if nothing changed on the line since it was read.
-    pub(super) fn replace(&self, word: u64) -> bool {
-        let (line, version) = (self.line, self.version);
-        self.entry.is_some_and(|entry| FoundEntry { line, version, entry }.replace(word))
+    pub(super) fn replace(&self, word: Word) -> bool {
+        let Some((entry, _locked)) = self.entry.zip(self.line.try_lock(self.version)) else {
+            return false;
+        };
+        entry.set_word(word);
+        true
     }
 }
 
@@ -155,12 +177,17 @@ impl Table {
         if index < lines { index } else { index & (mask >> 1) }
     }
 
-    /// Line `index` of the home lines, which `lines` counts.
-    pub(super) fn line(&self, index: u64) -> &Bucket {
-        match self.home.get(index) {
-            Some(line) => line,
+    /// A home line, which `lines` counts.
+    pub(super) fn line(&self, number: u64) -> Line<'_> {
+        match self.home.get(number) {
+            Some(bucket) => Line { bucket, number },
             None => unreachable!("a line is allocated before `lines` counts it"),
         }
+    }
+
+    /// The home line of a fingerprint.
+    pub(super) fn line_for(&self, fingerprint: u64) -> Line<'_> {
+        self.line(self.line_of(fingerprint))
     }
 
     /// The home line of a fingerprint as of now.
@@ -172,7 +199,7 @@ impl Table {
     /// Finds a fingerprint that is in the table, without a lock. `None` if it was not there, or moved meanwhile:
     /// [`Table::find`] tells which.
     pub(super) fn find_entry(&self, fingerprint: u64) -> Option<FoundEntry<'_>> {
-        let line = self.line(self.line_of(fingerprint));
+        let line = self.line_for(fingerprint).bucket;
         let version = line.begin();
         let entry = self.find_locked(line, fingerprint)?;
         Some(FoundEntry { line, version, entry })
@@ -181,13 +208,12 @@ impl Table {
     /// Finds a fingerprint, or where it would be, without a lock.
     pub(super) fn find(&self, fingerprint: u64) -> Spot<'_> {
         loop {
-            let index = self.line_of(fingerprint);
-            let line = self.line(index);
+            let Line { bucket: line, number } = self.line_for(fingerprint);
             let version = line.begin();
             let entry = self.find_locked(line, fingerprint);
-            let word = entry.map_or(0, Entry::word);
+            let word = entry.map_or(Word::NONE, Entry::word);
             // What was read is true while the version stands and the fingerprint still belongs here.
-            if line.is_at(version) && self.line_of(fingerprint) == index {
+            if line.is_at(version) && self.line_of(fingerprint) == number {
                 return Spot { line, version, entry, word };
             }
         }
@@ -202,13 +228,13 @@ impl Table {
     }
 
     /// Adds a fingerprint that `spot` found absent.
-    pub(super) fn insert(&self, spot: &Spot<'_>, fingerprint: u64, word: u64) -> Insert {
+    pub(super) fn insert(&self, spot: &Spot<'_>, fingerprint: u64, word: Word) -> Insert {
         let Some(_locked) = spot.line.try_lock(spot.version) else { return Insert::Changed };
         self.insert_locked(spot.line, fingerprint, word)
     }
 
     /// Adds a fingerprint to a locked line that does not hold it.
-    pub(super) fn insert_locked(&self, line: &Bucket, fingerprint: u64, word: u64) -> Insert {
+    pub(super) fn insert_locked(&self, line: &Bucket, fingerprint: u64, word: Word) -> Insert {
         if let Some(free) = self.entries(line).find(|entry| entry.is_free()) {
             free.fill(fingerprint, word);
             self.keys.0.fetch_add(1, Ordering::Relaxed);
@@ -252,12 +278,18 @@ impl Table {
         line.entries.iter().chain(self.chain(line.next.load(Ordering::Relaxed)))
     }
 
+    /// The fingerprints of a line and their words.
+    pub(super) fn words<'t>(&'t self, line: Line<'t>) -> impl Iterator<Item = (u64, Word)> {
+        let held = self.entries(line.bucket).filter(|entry| !entry.is_free());
+        held.map(move |entry| (entry.fingerprint(line.number), entry.word()))
+    }
+
     /// Keeps only the entries of a locked line that `keep` wants, closes the gaps, and gives empty overflow
     /// lines back. Answers how many went.
-    pub(super) fn retain(&self, line: &Bucket, mut keep: impl FnMut(u64, u64) -> bool) -> u64 {
+    pub(super) fn retain(&self, line: Line<'_>, mut keep: impl FnMut(u64, Word) -> bool) -> u64 {
         let mut removed = 0;
-        for entry in self.entries(line) {
-            if !entry.is_free() && !keep(entry.fingerprint(), entry.word()) {
+        for entry in self.entries(line.bucket) {
+            if !entry.is_free() && !keep(entry.fingerprint(line.number), entry.word()) {
                 entry.free();
                 removed += 1;
             }
@@ -269,22 +301,22 @@ impl Table {
         removed
     }
 
-    fn close_gaps(&self, line: &Bucket) {
+    fn close_gaps(&self, line: Line<'_>) {
         let mut filled = 0;
-        for entry in self.entries(line) {
+        for entry in self.entries(line.bucket) {
             if entry.is_free() {
                 continue;
             }
-            if let Some(target) = self.entries(line).nth(filled)
+            if let Some(target) = self.entries(line.bucket).nth(filled)
                 && !std::ptr::eq(target, entry)
             {
-                target.fill(entry.fingerprint(), entry.word());
+                target.fill(entry.fingerprint(line.number), entry.word());
                 entry.free();
             }
             filled += 1;
         }
         // Overflow lines behind the last that is in use go back.
-        let mut last = line;
+        let mut last = line.bucket;
         for _ in 1..filled.div_ceil(ENTRIES) {
             match self.overflow_line(last.next.load(Ordering::Relaxed)) {
                 Some(next) => last = next,
@@ -311,17 +343,16 @@ impl Table {
         let Ok(_growing) = self.growing.try_lock() else { return true };
         let lines = self.lines.load(Ordering::Relaxed);
         let Some(fresh) = self.home.get_or_allocate(lines, &self.budget) else { return false };
+        let fresh = Line { bucket: fresh, number: lines };
         let half = 1 << (u64::BITS - 1 - lines.leading_zeros());
         let line = self.line(lines - half);
         // Nobody can reach the new line before it is counted: it needs no lock.
         let _locked = line.lock();
         let moves = |fingerprint: u64| fingerprint & (2 * half - 1) == lines;
         let mut is_full = false;
-        for entry in self.entries(line) {
-            if !entry.is_free() && moves(entry.fingerprint()) {
-                let moved = self.insert_locked(fresh, entry.fingerprint(), entry.word());
-                is_full |= !matches!(moved, Insert::Done);
-            }
+        for (fingerprint, word) in self.words(line).filter(|(it, _)| moves(*it)) {
+            let moved = self.insert_locked(fresh.bucket, fingerprint, word);
+            is_full |= !matches!(moved, Insert::Done);
         }
         if is_full {
             // No overflow line left for the new line: undo, and do not grow.

@@ -9,13 +9,21 @@ use super::budget::{Budget, Use};
 use crate::sync::lock;
 
 const CHUNK: usize = 1024;
-const CHUNK_BYTES: usize = CHUNK * size_of::<Mutex<Wide>>();
+const CHUNK_BYTES: usize = CHUNK * size_of::<Cell>();
 
 /// When a search all over has found only spent states, this many are evicted before the next search. Otherwise a flood
 /// of keys that are spent at once would pay for a search each time.
 const NEAR_ONLY: u64 = 32;
 
-type Chunk = Box<[Mutex<Wide>; CHUNK]>;
+type Chunk = Box<[Cell; CHUNK]>;
+
+/// A state of its own cache line, where a lock is small enough for that.
+#[derive(Default)]
+#[cfg_attr(target_os = "linux", repr(align(64)))]
+struct Cell(Mutex<Wide>);
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+const _: () = assert!(size_of::<Cell>() == 64);
 
 pub(super) struct WideStates {
     chunks: Box<[OnceLock<Chunk>]>,
@@ -29,14 +37,23 @@ pub(super) struct WideStates {
     near_only: AtomicU64,
 }
 
-/// A state and the fingerprint it belongs to; `None` while it belongs to none.
+/// A state and the fingerprint it belongs to.
 #[derive(Default)]
 pub(super) struct Wide {
-    pub(super) owner: Option<u64>,
     pub(super) state: State,
+    fingerprint: u64,
+    /// Four bytes, so that all of this is one cache line: the largest state takes a few megabytes.
+    counted_bytes: u32,
+    is_owned: bool,
     /// Nothing was left when this was written.
     pub(super) spent: bool,
-    counted_bytes: usize,
+}
+
+impl Wide {
+    /// The fingerprint that the state belongs to; `None` while it belongs to none.
+    pub(super) fn owner(&self) -> Option<u64> {
+        self.is_owned.then_some(self.fingerprint)
+    }
 }
 
 /// A state that no line refers to yet. Its lock is held until one does: a thread that still has its number from an
@@ -68,11 +85,11 @@ impl WideStates {
 
     pub(super) fn lock(&self, number: u32) -> Option<MutexGuard<'_, Wide>> {
         let cell = self.cell(number)?;
-        Some(lock(cell))
+        Some(lock(&cell.0))
     }
 
     pub(super) fn try_lock(&self, number: u32) -> Option<MutexGuard<'_, Wide>> {
-        self.cell(number)?.try_lock().ok()
+        self.cell(number)?.0.try_lock().ok()
     }
 
     /// Keeps one more state. `None` if all memory is taken.
@@ -81,7 +98,7 @@ impl WideStates {
         self.starved.store(number.is_none(), Ordering::Relaxed);
         let number = number?;
         let mut wide = self.lock(number)?;
-        *wide = Wide { owner: Some(owner), state, spent, counted_bytes: 0 };
+        *wide = Wide { state, fingerprint: owner, counted_bytes: 0, is_owned: true, spent };
         self.recount(&mut wide);
         Some(Unpublished { number, wide })
     }
@@ -95,7 +112,7 @@ impl WideStates {
 
     /// Removes a state. The caller holds the lock of the line that refers to it.
     pub(super) fn remove(&self, number: u32, wide: &mut Wide) {
-        self.budget.give(wide.counted_bytes, Use::WideStates);
+        self.budget.give(wide.counted_bytes as usize, Use::WideStates);
         *wide = Wide::default();
         self.spare().free.push(number);
         self.starved.store(false, Ordering::Relaxed);
@@ -103,10 +120,11 @@ impl WideStates {
 
     /// Updates the counted bytes of a state after it has changed. `true` if it has grown.
     pub(super) fn recount(&self, wide: &mut Wide) -> bool {
-        let (before, now) = (wide.counted_bytes, wide.state.heap_bytes());
+        let before = wide.counted_bytes;
+        let now = u32::try_from(wide.state.heap_bytes()).unwrap_or(u32::MAX);
         if now != before {
-            self.budget.take(now, Use::WideStates);
-            self.budget.give(before, Use::WideStates);
+            self.budget.take(now as usize, Use::WideStates);
+            self.budget.give(before as usize, Use::WideStates);
             wide.counted_bytes = now;
         }
         now > before
@@ -143,7 +161,7 @@ impl WideStates {
         self.near_only.store(NEAR_ONLY, Ordering::Relaxed);
     }
 
-    fn cell(&self, number: u32) -> Option<&Mutex<Wide>> {
+    fn cell(&self, number: u32) -> Option<&Cell> {
         let index = number as usize;
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
@@ -160,7 +178,7 @@ impl WideStates {
             if !self.budget.try_take(CHUNK_BYTES, Use::WideStates) {
                 return None;
             }
-            let cells: Vec<Mutex<Wide>> = (0..CHUNK).map(|_| Mutex::default()).collect();
+            let cells: Vec<Cell> = (0..CHUNK).map(|_| Cell::default()).collect();
             chunk.set(cells.try_into().ok()?).ok()?;
         }
         spare.unused = number.checked_add(1)?;

@@ -5,11 +5,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response};
-use tidegate::tower::{Headers, Key, RateLimitLayer};
+use tidegate::tower::{Dialect, Headers, Key, RateLimitLayer, ResetUnit};
 use tidegate::{Clock, Limiter, ManualClock, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::{check_statuses, get, layer, send};
+
+const DELTA: Headers = Headers { x_rate_limit: Some(ResetUnit::Delta), ..Headers::STANDARD };
 
 const OURS: [&str; 6] = [
     "ratelimit-policy",
@@ -47,31 +49,59 @@ async fn check(limit: &str, headers: Headers, cost: u64, expected: &str) {
 #[tokio::test]
 async fn an_answer_tells_what_is_left() {
     let gcra = "100/min burst 20";
-    let delta = Headers::LegacyDelta;
-    check(gcra, delta, 0, r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | -"#).await;
-    check(gcra, delta, 9, r#""api";q=100;w=60 | "api";r=10;t=6 | 20 | 10 | 6 | -"#).await;
-    check(gcra, Headers::Standard, 9, r#""api";q=100;w=60 | "api";r=10;t=6 | - | - | - | -"#).await;
-    check(gcra, Headers::Off, 9, "- | - | - | - | - | -").await;
+    check(gcra, DELTA, 0, r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | -"#).await;
+    check(gcra, DELTA, 9, r#""api";q=100;w=60 | "api";r=10;t=6 | 20 | 10 | 6 | -"#).await;
+    check(gcra, Headers::STANDARD, 9, r#""api";q=100;w=60 | "api";r=10;t=6 | - | - | - | -"#).await;
+    check(gcra, Headers::OFF, 9, "- | - | - | - | - | -").await;
     let log = "sliding-log 5/h";
-    check(log, delta, 1, r#""api";q=5;w=3600 | "api";r=3;t=3600 | 5 | 3 | 3600 | -"#).await;
+    check(log, DELTA, 1, r#""api";q=5;w=3600 | "api";r=3;t=3600 | 5 | 3 | 3600 | -"#).await;
     let short = "10/100ms";
-    check(short, Headers::Standard, 1, r#""api";q=10 | "api";r=8;t=1 | - | - | - | -"#).await;
+    check(short, Headers::STANDARD, 1, r#""api";q=10 | "api";r=8;t=1 | - | - | - | -"#).await;
+}
+
+/// Every header with `ratelimit` in its name, after a request of 9.
+async fn rate_limit_headers(headers: Headers, own: &'static [(&str, &str)]) -> String {
+    let (layer, _) = layer("100/min burst 20");
+    let service = service_fn(async move |_: Request<()>| {
+        let response =
+            own.iter().fold(Response::builder(), |it, (name, value)| it.header(*name, *value));
+        Ok::<_, Infallible>(response.body(()).unwrap())
+    });
+    let layer = layer.name("api").headers(headers).cost(|_| 9);
+    let response = layer.layer(service).oneshot(get("/").body(()).unwrap()).await.unwrap();
+    let written = response.headers().iter();
+    let lines = written.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+    lines.filter(|line| line.contains("ratelimit")).collect::<Vec<_>>().join(", ")
+}
+
+#[tokio::test]
+async fn the_older_headers_are_three_and_mix_with_no_others() {
+    let older = Headers { dialect: Dialect::Legacy, x_rate_limit: None };
+    let three = "ratelimit-limit: 20, ratelimit-remaining: 11, ratelimit-reset: 6";
+    assert_eq!(rate_limit_headers(older, &[]).await, three);
+    let both = Headers { x_rate_limit: Some(ResetUnit::Delta), ..older };
+    let x = "x-ratelimit-limit: 20, x-ratelimit-remaining: 11, x-ratelimit-reset: 6";
+    assert_eq!(rate_limit_headers(both, &[]).await, format!("{three}, {x}"));
+    let only_x = Headers { dialect: Dialect::Off, ..both };
+    assert_eq!(rate_limit_headers(only_x, &[]).await, x);
+    let own = &[("ratelimit-remaining", "7")];
+    assert_eq!(rate_limit_headers(both, own).await, format!("ratelimit-remaining: 7, {x}"));
+    assert_eq!(rate_limit_headers(Headers::STANDARD, own).await, "ratelimit-remaining: 7");
 }
 
 #[tokio::test]
 async fn a_refusal_tells_when_to_come_back() {
     let gcra = "100/min burst 20";
-    let delta = Headers::LegacyDelta;
-    check(gcra, delta, 20, r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | 1"#).await;
-    check(gcra, Headers::Off, 20, "- | - | - | - | - | 1").await;
+    check(gcra, DELTA, 20, r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | 1"#).await;
+    check(gcra, Headers::OFF, 20, "- | - | - | - | - | 1").await;
     let slow = "20/min burst 2"; // one unit in 3 s
-    check(slow, Headers::Standard, 2, r#""api";q=20;w=60 | "api";r=1;t=3 | - | - | - | 3"#).await;
+    check(slow, Headers::STANDARD, 2, r#""api";q=20;w=60 | "api";r=1;t=3 | - | - | - | 3"#).await;
 }
 
 #[tokio::test]
 async fn a_cost_above_the_ceiling_has_no_retry_after() {
     let expected = r#""api";q=100;w=60 | "api";r=19;t=1 | 20 | 19 | 1 | -"#;
-    check("100/min burst 20", Headers::LegacyDelta, 21, expected).await;
+    check("100/min burst 20", DELTA, 21, expected).await;
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use super::{get, layer, send};
 fn observing(limit: &str) -> (RateLimitLayer<Limiter<ManualClock>>, Adaptive) {
     let (layer, clock) = layer(limit);
     let adaptive = Adaptive::with_clock(clock);
-    let layer = layer.observing_urls(&adaptive.target("service"));
+    let layer = layer.observe_urls(&adaptive.target("service"));
     (layer, adaptive)
 }
 
@@ -59,7 +59,7 @@ async fn who_leaves_because_it_takes_too_long_tells_of_it() {
     let (layer, clock) = layer("1000/h");
     let adaptive = Adaptive::with_clock(clock.clone());
     let service = adaptive.target("service");
-    let layer = layer.observing(&service);
+    let layer = layer.observe(&service);
     let hangs =
         service_fn(|_: Request<()>| std::future::pending::<Result<Response<String>, Infallible>>());
     let mut hanging = layer.layer(hangs);
@@ -111,7 +111,7 @@ async fn the_limit_and_its_headers_follow() {
     assert!(limiter.follow(&effective) && !limiter.follow(&Effective::default()));
     limiter.set_override("/partner", "1000/h").unwrap();
     let layer = RateLimitLayer::new(limiter.clone()).key(tidegate::tower::Key::path());
-    let layer = layer.observing(&service);
+    let layer = layer.observe(&service);
     assert!(adaptive.fix("api", Some(0.5)));
     for (path, limit) in [("/", 50), ("/partner", 500)] {
         let response = send(&layer, get(path)).await;

@@ -255,7 +255,7 @@ mod observing {
     fn observing(way: Way) -> (RateLimitLayer<PolicyHandle<ManualClock>>, Adaptive, Scripted) {
         let (layer, store) = layer(way, "10/h");
         let adaptive = Adaptive::with_clock(RuntimeClock::start());
-        let layer = layer.observing(&adaptive.target("service"));
+        let layer = layer.observe(&adaptive.target("service"));
         (layer, adaptive, store)
     }
 

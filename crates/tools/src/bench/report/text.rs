@@ -54,14 +54,20 @@ impl BenchReport {
             several => format!("{} keys ({})", grouped(several.into()), self.distribution),
         };
         let (door, connections) = (&self.door, self.connections);
-        let policy = tidegate_core::text::printable(&self.policy);
-        format!("{door}, {pace}, {connections} {who}{pipeline}, policy {policy}, {keys}")
+        let policy = match &self.policy {
+            Some(policy) => format!("policy {}", tidegate_core::text::printable(policy)),
+            None => "policies of its routes".to_owned(),
+        };
+        format!("{door}, {pace}, {connections} {who}{pipeline}, {policy}, {keys}")
     }
 
     /// Errors, and other reasons to doubt the figures.
     fn notes(&self) -> String {
         let mut out = String::new();
         for row in &self.servers {
+            if let Some(note) = row.note {
+                let _ = writeln!(out, "\n{}: {note}", row.name);
+            }
             for error in &row.errors_by_kind {
                 let (name, kind, count) = (&row.name, error.kind, grouped(error.count));
                 let _ = writeln!(out, "\n{name}: {count} × {kind}, the first: {}", error.first);

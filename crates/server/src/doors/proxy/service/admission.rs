@@ -14,12 +14,14 @@ use tidegate::{Answer, Clock, Op, Permit, PolicyKind, Source, SystemClock};
 use super::super::tracker::RequestTracker;
 use super::charge::Charge;
 use crate::doors::shared::Problem;
+use crate::doors::shared::body::read_ahead;
 use crate::doors::shared::refusal::{self, Cause, RefusalFormat, Why};
 use crate::metrics::{Door, Shed};
 use crate::net::{Client, ClientRequestSlot, TooMany};
 use crate::service::{AppState, Call, InForce, Question, SeenRequest, Unanswered, headers};
 use crate::upstreams::Upstreams;
 use crate::upstreams::in_flight::{InFlightBound, Passage};
+use crate::upstreams::upload::Upload;
 use tidegate_request::{AmbiguousRequest, Case, ClientRequest, CountedBy, Path, Peer, Resource};
 
 /// An admitted request.
@@ -59,17 +61,28 @@ pub(super) async fn admit(
     in_force: &InForce,
     proxy: &Upstreams,
     client: &Client,
-    parts: &Parts,
+    (parts, body): (&Parts, &mut Upload),
 ) -> Result<Admitted, Refused> {
+    let read: Option<Bytes>;
     let (peer, client_ip) = (client.peer, &in_force.http.client_ip);
     let ambiguous = |why: AmbiguousRequest| Box::new(Problem::from(why).into_response());
     let seen = ClientRequest::direct(client_ip, peer, parts).map_err(ambiguous)?;
+    let mut seen = in_force.http.identified(seen);
     let is_trusted = peer.is_trusted(client_ip);
     let client_slot = enter(app, in_force, proxy, client, &seen)?;
-    let found = in_force.http.routes.find(&seen, None).map_err(ambiguous)?;
+    if in_force.http.routes.need_body(&seen).map_err(ambiguous)? {
+        Admission::check_room_unread(app, in_force, proxy, &seen)?;
+        // The client's own part, also behind a trusted proxy.
+        let usage = client_slot.as_ref().map(ClientRequestSlot::usage).or_else(|| client.usage());
+        read = read_ahead(usage, body).await.map_err(|it| Box::new(it.into_response()))?;
+        if let Some(whole) = &read {
+            seen = seen.with_body(whole);
+        }
+    }
+    let call = app.call(in_force, Door::Proxy);
+    let found = call.find(&seen, None).map_err(ambiguous)?;
     let case = found.as_ref().map(|found| found.route.case).unwrap_or_default();
     let named = found.as_ref().map(|found| found.key.named()).unwrap_or_default();
-    let call = app.call(in_force, Door::Proxy);
     let question = match &found {
         Some(found) => {
             let policy = call.routed(found).map_err(unanswered)?;
@@ -178,12 +191,7 @@ impl<'a> Admission<'a> {
     /// is not charged; if it is gone afterwards, the charge is refunded. It is not reserved during the check, because a
     /// flood that the limiter refuses would use up all capacity.
     async fn run(&self, priority: Option<Priority>) -> Result<(RequestTracker, Granted), Refused> {
-        if !self.proxy.has_room(self.app.target_stats(), priority) {
-            return Err(self.overloaded(Shed::InFlight));
-        }
-        if self.in_flight.is_some_and(|in_flight| !in_flight.has_room()) {
-            return Err(self.overloaded(Shed::Places));
-        }
+        self.check_room(priority)?;
         let mut granted = match &self.question {
             Some(question) => self.decide(question).await?,
             None => Granted::default(),
@@ -205,6 +213,35 @@ impl<'a> Admission<'a> {
             return Err(self.overloaded(Shed::InFlight));
         };
         Ok((tracker, granted))
+    }
+
+    /// Whether the upstreams have room now.
+    fn check_room(&self, priority: Option<Priority>) -> Result<(), Refused> {
+        if !self.proxy.has_room(self.app.target_stats(), priority) {
+            return Err(self.overloaded(Shed::InFlight));
+        }
+        if self.in_flight.is_some_and(|in_flight| !in_flight.has_room()) {
+            return Err(self.overloaded(Shed::Places));
+        }
+        Ok(())
+    }
+
+    /// The same for a request whose body was not read, so that one which would be refused anyway is not read for it. Its key
+    /// is not known yet, its policy and priority are.
+    fn check_room_unread(
+        app: &'a Arc<AppState>,
+        in_force: &'a InForce,
+        proxy: &'a Upstreams,
+        seen: &'a ClientRequest<'a>,
+    ) -> Result<(), Refused> {
+        let ambiguous = |why: AmbiguousRequest| Box::new(Problem::from(why).into_response());
+        let found = in_force.http.routes.find(seen, None).map_err(ambiguous)?;
+        let policy = found.as_ref().and_then(|found| in_force.routed(found));
+        let of_policy = in_force.priority(policy.as_ref());
+        let priority = found.as_ref().and_then(|found| found.priority).or(of_policy);
+        let (call, in_flight) = (app.call(in_force, Door::Proxy), in_force.in_flight.as_deref());
+        let (case, question, by) = (Case::default(), None, None);
+        Self { app, call, proxy, in_flight, seen, case, question, by }.check_room(priority)
     }
 
     /// Gives back what a request was charged that is refused after all.
@@ -273,7 +310,7 @@ impl<'a> Admission<'a> {
         let in_force = self.call.in_force();
         let found = in_force.http.routes.find_assets(self.seen).ok()??;
         let policy = in_force.routed(&found).filter(|it| it.kind() == PolicyKind::Limits)?;
-        let most = policy.members().map(|member| member.limit.ceiling()).min()?;
+        let most = policy.members().map(|member| member.limit.ceiling() / member.cost).min()?;
         let (named, cost) = (found.key.named(), found.cost.saturating_mul(Resource::PER_DOCUMENT));
         let assets = Question::new(policy, found.key.key(&named), cost.min(most), Op::Peek);
         let answer = self.call.check(&assets).await.ok()?;

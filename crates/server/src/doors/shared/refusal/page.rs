@@ -10,45 +10,49 @@ const TIMER: &str = include_str!("timer.html");
 
 /// What a page says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Text {
+pub(super) struct Notice {
     title: &'static str,
     message: &'static str,
 }
 
 /// For clients that may come back.
-pub(super) const LIMITED: Text = Text {
+pub(super) const LIMITED: Notice = Notice {
     title: "Whoa, Slow Down There!",
     message: "Too many requests came from you or your network. Please wait: this page reloads automatically.",
 };
 
 /// For clients that did nothing wrong.
-pub(super) const OVERLOADED: Text = Text {
+pub(super) const OVERLOADED: Notice = Notice {
     title: "Busy Right Now",
     message: "This site is receiving more requests than it can answer. Please wait: this page reloads automatically.",
 };
 
 /// For clients that are blocked.
-pub(super) const BLOCKED: Text = Text {
+pub(super) const BLOCKED: Notice = Notice {
     message: "This site does not accept this request. Trying again will not help.",
     ..LIMITED
 };
 
 /// For an upstream that does not answer.
-pub(super) const UNREACHABLE: Text = Text {
+pub(super) const UNREACHABLE: Notice = Notice {
     title: "Back Soon",
     message: "This site does not answer at the moment. Please wait: this page reloads automatically.",
 };
 
 /// A page that reloads after so many seconds, if that helps.
-pub(super) fn response(status: StatusCode, text: Text, seconds: Option<&str>) -> Response<Bytes> {
+pub(super) fn response(
+    status: StatusCode,
+    notice: Notice,
+    seconds: Option<&str>,
+) -> Response<Bytes> {
     // A reload by the script can be announced, and one by the head cannot be stopped: it is for browsers without scripts.
     let refresh =
         |it| format!("<noscript><meta http-equiv=\"refresh\" content=\"{it}\"></noscript>\n");
     let unit = if seconds == Some("1") { "second" } else { "seconds" };
     let timer = |it| TIMER.replace("{seconds}", it).replace("{unit}", unit);
     let body = PAGE
-        .replace("{title}", text.title)
-        .replace("{message}", text.message)
+        .replace("{title}", notice.title)
+        .replace("{message}", notice.message)
         .replace("{refresh}", &seconds.map(refresh).unwrap_or_default())
         .replace("{timer}", &seconds.map(timer).unwrap_or_default());
     let mut response = html(status, body);

@@ -1,4 +1,4 @@
-//! TLS to upstreams, verified with the authorities of the system or of a file.
+//! TLS to upstreams and probes, verified with the authorities of the system or of a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +19,16 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Self, String> {
+    /// `field` is the key of the authorities, which an error begins with.
+    pub(crate) fn new(ca_file: Option<&Path>, field: &str) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         match ca_file {
             Some(path) => {
-                roots.add_parsable_certificates(certificates(path)?);
+                let found = certificates(path).map_err(|why| format!("{field}: {why}"))?;
+                if roots.add_parsable_certificates(found).0 == 0 {
+                    let path = path.display();
+                    return Err(format!("{field}: {path}: no certificate of an authority"));
+                }
             }
             // Certificates of the system that cannot be parsed are skipped.
             None => {
@@ -31,9 +36,9 @@ impl Tls {
             }
         }
         if roots.is_empty() {
-            return Err(
-                "no certificate authority for https:// upstreams: set `proxy.ca_file`".to_owned()
-            );
+            return Err(format!(
+                "this system has no certificate authority for https://: set `{field}`"
+            ));
         }
         let roots = Arc::new(roots);
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

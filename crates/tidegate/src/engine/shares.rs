@@ -1,0 +1,286 @@
+//! Policies that share one limit: what tenants ask for is counted here, and decides what each may use while they contend.
+//!
+//! The first check after the end of a tick looks at the demands: so nothing runs by itself, and what it does is bounded.
+//! The limit of a tenant and the shared limit are asked in one atomic step, so that a wrong guess costs fairness for a
+//! tick, and never admits more than the shared limit does alone.
+
+mod exchange;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use siphasher::sip::SipHasher13;
+use tidegate_core::share::{Demand, Level, Tenants};
+use tidegate_core::{Limit, Timestamp};
+
+use super::in_force::{InForce, ReducedLimit, reduce};
+use super::{Engine, Key};
+use crate::clock::{Clock, micros};
+use crate::policy::{Compiled, Member, Share};
+use crate::store::{KeyHasher, Op};
+use crate::sync::lock;
+
+/// Where the limit of the tenant is among the limits of the policy: behind the shared one. With equal numbers the first one
+/// answers, so that nobody notices the other while nobody contends.
+pub(crate) const OWN: usize = 1;
+
+/// The key of all who have no entry of their own. No plain text is spelt like this.
+pub(super) const REST_KEY: &[u8] = b"\0else";
+
+/// A level that was not found anew for this time is forgotten.
+const LEVEL_LIFE: Duration = Duration::from_secs(2);
+
+/// What is known of the tenants of one policy.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    share: Share,
+    /// What all nodes of a fleet call it.
+    scope: String,
+    /// Tells this node's readings from those of others. Random.
+    node: u64,
+    state: Mutex<SharesState>,
+}
+
+#[derive(Debug, Default)]
+struct SharesState {
+    tenants: Tenants,
+    /// While tenants contend.
+    level: Option<Level>,
+    level_at: Timestamp,
+    /// The limits in force by weight, made when they are first asked for. As many as there are weights.
+    parts: Vec<(u32, Option<ReducedLimit>)>,
+    /// Since when nodes are asked, until they have answered.
+    asked_at: Option<Timestamp>,
+    /// How far the end of a tick is ahead of this node's clock.
+    ahead_us: i64,
+}
+
+/// How the tenants of a policy share its limit just now: see [`PolicyView::share_status`](super::PolicyView::share_status).
+///
+/// ```
+/// use tidegate::{Engine, Policy, Share, ShareStatus};
+///
+/// let engine = Engine::builder()
+///     .policy("total", Policy::all().limit_by("", "global", "100/s"))
+///     .policy("api", Policy::share(Share::of("total", "tenant")))
+///     .build()?;
+/// assert!(engine.check("api", "acme").now()?.decision.allowed());
+/// let status: Option<ShareStatus> = engine.policy_ref("api")?.share_status();
+/// assert_eq!(status, Some(ShareStatus { active: 1, level: None })); // nobody contends
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ShareStatus {
+    /// The tenants with an entry of their own that asked this node within the last second.
+    pub active: usize,
+    /// While tenants contend: the part of the limit that a weight of 1 gets.
+    pub level: Option<f64>,
+}
+
+impl Shares {
+    pub(crate) fn new(policy: &str, share: Share, limit: &Limit) -> Self {
+        let scope = scope_text(policy, limit);
+        let scope = format!("share {:016x}", rapidhash::v3::rapidhash_v3(scope.as_bytes()));
+        let node = RandomState::new().hash_one(0);
+        let tenants = Tenants::new(share.rest_weight());
+        let state = Mutex::new(SharesState { tenants, ..SharesState::default() });
+        Self { share, scope, node, state }
+    }
+
+    /// Whether both divide the same limit of the same policy in the same way.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.scope == other.scope && self.share == other.share
+    }
+
+    pub(super) fn status(&self, limit: &Limit) -> ShareStatus {
+        let state = lock(&self.state);
+        let level = state.level.map(|level| level.fraction());
+        #[expect(clippy::cast_precision_loss, reason = "to be shown")]
+        let part = |(units, weights): (u64, u64)| {
+            (units as f64 / weights as f64 / limit.units().max(1) as f64).min(1.0)
+        };
+        ShareStatus { active: state.tenants.active(), level: level.map(part) }
+    }
+
+    /// The weight that a caller has given, or that of all others.
+    fn weight(&self, key: Key<'_>) -> u32 {
+        self.share.weight(self.share.weighed_by().and_then(|by| key.get(Some(by))))
+    }
+
+    /// The same for all nodes, in 48 bits: enough to tell thousands apart. It reaches the store, and so it has the secret
+    /// of a store that is to see hashes only: without one, whoever reads the store could try out addresses.
+    fn fingerprint(&self, tenant: &[u8], hasher: Option<&KeyHasher>) -> u64 {
+        let hash = hasher.map_or_else(
+            || {
+                let mut hasher = SipHasher13::new_with_keys(0x7469_6465, 0x7368_6172);
+                hasher.write(self.scope.as_bytes());
+                hasher.write(tenant);
+                hasher.finish()
+            },
+            |hasher| hasher.short_hash(tenant),
+        );
+        (hash >> 16).max(1)
+    }
+}
+
+/// Contains the limit, so that only nodes with the same one share demands: as it is written, which is the same in every
+/// version of a fleet.
+fn scope_text(policy: &str, limit: &Limit) -> String {
+    let period_us = micros(limit.period());
+    let (algorithm, units, burst) = (limit.algorithm(), limit.units(), limit.ceiling());
+    format!("share {policy} {algorithm} {units}/{period_us}us burst {burst}")
+}
+
+impl SharesState {
+    /// The time by which ticks end.
+    fn tick_time(&self, now: Timestamp) -> Timestamp {
+        Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead_us))
+    }
+
+    fn set_level(&mut self, level: Option<Level>, now: Timestamp) {
+        if self.level != level {
+            self.parts.clear();
+        }
+        (self.level, self.level_at) = (level, now);
+    }
+
+    /// What a tenant of this weight may use; `None` for the whole limit.
+    fn part(&mut self, weight: u32, own: &Member) -> Option<ReducedLimit> {
+        let level = self.level?;
+        if let Some((_, part)) = self.parts.iter().find(|(known, _)| *known == weight) {
+            return part.clone();
+        }
+        let part = ReducedLimit::of(own, level.share(weight));
+        self.parts.push((weight, part.clone()));
+        part
+    }
+
+    /// The level of what this node has seen, where each of so many nodes sees the same.
+    fn own_level(&self, capacity: Capacity, nodes: NonZeroU32) -> Option<Level> {
+        let demands = self.tenants.demands(capacity.in_window(nodes));
+        Level::find(demands.map(|(_, demand)| capacity.demand(demand, nodes)), capacity.units)
+    }
+}
+
+/// What the shared limit admits.
+#[derive(Clone, Copy, Debug)]
+struct Capacity {
+    units: u64,
+    period: Duration,
+}
+
+impl Capacity {
+    /// What of the limit of tenants is in force, where the shared limit is adaptive.
+    fn of(shared: &Member, own: &Member) -> Self {
+        let effective = shared.effective.as_ref();
+        let units = effective.and_then(|it| it.in_force(Some(super::question::GLOBAL.as_bytes())));
+        let in_force = units.map(|units| reduce(&own.limit, units, shared));
+        let units = in_force.map_or(own.limit.units(), |limit| limit.units());
+        Self { units, period: own.limit.period() }
+    }
+
+    /// What one of so many nodes may admit in a second.
+    fn in_window(self, nodes: NonZeroU32) -> u64 {
+        let units = u128::from(self.units) * u128::from(micros(Tenants::WINDOW));
+        let units = units / u128::from(micros(self.period)).max(1) / u128::from(nodes.get());
+        u64::try_from(units).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// What was asked for in a second, in units of the limit's period.
+    fn demand(self, demand: Demand, nodes: NonZeroU32) -> Demand {
+        let asked = u128::from(demand.units) * u128::from(nodes.get());
+        let units = asked * u128::from(micros(self.period));
+        let units = units.div_ceil(micros(Tenants::WINDOW).into()).min(self.units.into());
+        Demand { units: u64::try_from(units).unwrap_or(self.units), ..demand }
+    }
+}
+
+impl<C: Clock + 'static> Engine<C> {
+    /// Counts what a tenant asks for, and finds what it may use, and whether it has no entry of its own.
+    pub(super) fn tenant_limits(
+        &self,
+        policy: &Compiled,
+        shares: &Arc<Shares>,
+        key: Key<'_>,
+        cost: u64,
+        op: Op,
+    ) -> (InForce, bool) {
+        let [(_, shared), (_, own)] = policy.members() else { return (InForce::Whole, false) };
+        let Ok(tenant) = key.find(policy, own.key.as_deref()) else {
+            return (InForce::Whole, false);
+        };
+        let now = self.state.clock.now();
+        let hasher = self.state.stores.plain.store.extensions().key_hasher;
+        let (tenant, weight) = (shares.fingerprint(tenant, hasher), shares.weight(key));
+        let capacity = Capacity::of(shared, own);
+        let mut state = lock(&shares.state);
+        let tick_time = state.tick_time(now);
+        let is_over = state.tenants.end_tick(tick_time);
+        let asked = if is_over { self.end_tick(shares, &mut state, capacity, now) } else { None };
+        // More than the burst is never admitted, and so no demand.
+        let units = cost.saturating_mul(shared.cost.get());
+        let units = if op == Op::Take && units <= shared.limit.ceiling() { units } else { 0 };
+        let in_rest = !state.tenants.note(tenant, weight, units, tick_time);
+        let weight = if in_rest { shares.share.rest_weight() } else { weight };
+        // Its part may be too small for a check at once. Then its own burst has to be full.
+        let own_part = state.part(weight, own).map(|part| part.with_room(own, units));
+        let parts = [InForce::part_of(shared, key), own_part];
+        drop(state);
+        if let Some(asked) = asked {
+            exchange::start(shares, self.state.stores.plain.store.clone(), asked);
+        }
+        let in_force = if parts.iter().all(Option::is_none) {
+            InForce::Whole
+        } else {
+            InForce::Some(Box::new(parts))
+        };
+        (in_force, in_rest)
+    }
+
+    /// Finds the level for the next tick: at once if there is no other node, otherwise by what they are to be asked.
+    fn end_tick(
+        &self,
+        shares: &Shares,
+        state: &mut SharesState,
+        capacity: Capacity,
+        now: Timestamp,
+    ) -> Option<exchange::Asked> {
+        let nodes = self.nodes();
+        let own_level = state.own_level(capacity, nodes);
+        if nodes == NonZeroU32::MIN {
+            state.set_level(own_level, now);
+            return None;
+        }
+        if now.since(state.level_at) > LEVEL_LIFE {
+            state.set_level(own_level, now);
+        }
+        // An answer may never come: its task ends with its runtime.
+        if state.asked_at.is_some_and(|at| now.since(at) <= LEVEL_LIFE) {
+            return None;
+        }
+        state.asked_at = Some(now);
+        let reading = exchange::write(
+            state.tenants.demands(capacity.in_window(nodes)),
+            nodes,
+            shares.share.rest_weight(),
+        );
+        Some(exchange::Asked { reading, capacity, own_level, now })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_every_version_call_a_share_the_same() {
+        for (limit, expected) in [
+            ("100/s burst 20", "share api gcra 100/1000000us burst 20"),
+            ("sliding-window 240/min", "share api sliding-window 240/60000000us burst 240"),
+        ] {
+            assert_eq!(scope_text("api", &limit.parse().unwrap()), expected);
+        }
+    }
+}
