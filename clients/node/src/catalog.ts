@@ -12,6 +12,12 @@ const NAMES_MAX = 10_000;
 const REFRESH_MS = 30_000;
 const RETRY_MS = 1000;
 
+/** What an app writes, where the server tells which call to use. */
+const OPTIONS: readonly (readonly [call: string, option: string])[] = [
+  ['use POST /v1/acquire', 'write `permit: true`'],
+  ['use POST /v1/check', 'leave `permit` out'],
+];
+
 type Level = 'warn' | 'error';
 
 export class Catalog {
@@ -101,7 +107,8 @@ export class Catalog {
     if (error.code === 'unknown-policy') {
       void this.#explainUnknown(policy, 'error', 'Its requests are answered with status 500');
     } else if (this.#repeats.isDue(policy)) {
-      const detail = `policy \`${policy}\`: ${error.detail}`;
+      const told = OPTIONS.reduce((text, [call, option]) => text.replace(call, option), error.detail);
+      const detail = `policy \`${policy}\`: ${told}`;
       this.#outage.logger.error(`${detail}. Its requests are answered with status 500`);
     }
   }

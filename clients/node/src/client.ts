@@ -128,11 +128,16 @@ export class Tidegate {
   }
 
   /** Acquires a permit of a concurrency limit. Release it when the work is done. */
-  async acquire(policy: string, key: Key, options: AskOptions = {}): Promise<Permit> {
-    checkOptions(options, ASK);
-    const check = { policy, key, cost: options.cost };
+  async acquire(policy: string, key: Key, options: CheckOptions = {}): Promise<Permit> {
+    checkOptions(options, [...ASK, 'headers']);
+    const { headers = false, cost } = options;
+    const check = { policy, key, cost };
     const call: Call<Permit> = {
-      ...this.#callOn('/v1/acquire', check, wire.permit),
+      path: '/v1/acquire',
+      body: checkBody(check),
+      decode: (json, reply) =>
+        headers ? { ...wire.permit(json), headers: wire.limitHeaders(reply?.headers ?? {}) } : wire.permit(json),
+      repeatable: true,
       // The caller has left and cannot release it.
       onLate: ({ permit }) => void this.#releaseQuietly(policy, key, permit),
     };
@@ -165,7 +170,7 @@ export class Tidegate {
    * time when a third of its time has passed.
    */
   async withPermit<T>(
-    policy: string, key: Key, work: (permit: Permit) => T | PromiseLike<T>, options: AskOptions = {},
+    policy: string, key: Key, work: (permit: Permit) => T | PromiseLike<T>, options: CheckOptions = {},
   ): Promise<Permitted<T>> {
     if (typeof work !== 'function') {
       throw badInput('work', 'a function', work);

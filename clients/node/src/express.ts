@@ -43,7 +43,7 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
   };
 
   return async (request, response, next) => {
-    const { headers, refusal, isByAddress = false } = await decide(client, rule, request);
+    const { headers, refusal, isByAddress = false } = await decide(client, rule, request, response);
     if (response.headersSent) {
       // Another middleware, such as a timeout, has answered in the meantime.
       return;

@@ -97,7 +97,8 @@ function limiter(
       return undefined;
     }
     seen.add(request);
-    const { headers, refusal, isByAddress = false } = await decide(client, applied as FastifyRateLimitRule, request);
+    const checked = applied as FastifyRateLimitRule;
+    const { headers, refusal, isByAddress = false } = await decide(client, checked, request, reply.raw);
     if (reply.sent) {
       // Another plugin, such as a timeout, has answered in the meantime.
       return reply;

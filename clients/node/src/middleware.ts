@@ -8,7 +8,8 @@ import { badInput, type TidegateError } from './error.js';
 import { checkHabits } from './habits.js';
 import { measure } from './observer.js';
 import type { TidegateOptions } from './options.js';
-import type { Decision, Key, OnError } from './types.js';
+import { heldUntil, responseEnded } from './permit.js';
+import type { CheckOptions, Decision, Key, OnError } from './types.js';
 import { addressKey, userKey, type HasIp } from './user.js';
 
 type Awaitable<T> = T | Promise<T>;
@@ -30,6 +31,8 @@ export interface Rule<Req, Res> {
   readonly timeoutMs?: number | undefined;
   /** The target to which the time and success of each response count, for limits that follow it. */
   readonly observe?: string | undefined;
+  /** For a policy that limits concurrency: each request holds its place until its response has ended. */
+  readonly permit?: boolean | undefined;
 }
 
 /** A client, which the caller closes, or options for a new one. */
@@ -58,13 +61,14 @@ interface HasMethod {
 /** ASCII is a byte per character, of which the server takes 100. */
 const TARGET = /^[\x20-\x7e]{1,100}$/;
 
-export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError', 'timeoutMs', 'observe'];
+export const RULE_NAMES = ['policy', 'key', 'cost', 'skip', 'onDenied', 'onError', 'timeoutMs', 'observe', 'permit'];
 
 /** Checks types only: the server validates policies and keys. */
 export function checkRule(field: string, rule: object): void {
   checkHabits(field, rule);
   object(field, rule, RULE_NAMES);
-  const { policy, key, cost, skip, onDenied, onError, timeoutMs, observe } = rule as Partial<Rule<unknown, unknown>>;
+  const { policy, key, cost, skip, onDenied } = rule as Partial<Rule<unknown, unknown>>;
+  const { onError, timeoutMs, observe, permit } = rule as Partial<Rule<unknown, unknown>>;
   if (policy !== undefined && !(typeof policy === 'string' && policy !== '') && typeof policy !== 'function') {
     throw badInput(`${field}.policy`, 'a policy name or a function', policy);
   }
@@ -84,6 +88,9 @@ export function checkRule(field: string, rule: object): void {
   }
   if (observe !== undefined && !(typeof observe === 'string' && TARGET.test(observe))) {
     throw badInput(`${field}.observe`, 'the name of a target, of 1 to 100 ASCII characters', observe);
+  }
+  if (permit !== undefined && typeof permit !== 'boolean') {
+    throw badInput(`${field}.permit`, 'true or false', permit);
   }
 }
 
@@ -107,7 +114,7 @@ export function clientOf(given: Client | undefined): { client: Tidegate; isOwned
 }
 
 export async function decide<Req extends object, Res>(
-  client: Tidegate, rule: Rule<Req, Res>, request: Req & HasIp & HasMethod,
+  client: Tidegate, rule: Rule<Req, Res>, request: Req & HasIp & HasMethod, response: ServerResponse,
 ): Promise<Verdict> {
   if (isPreflight(request) || await rule.skip?.(request)) {
     return { headers: {} };
@@ -116,10 +123,13 @@ export async function decide<Req extends object, Res>(
   const cost = typeof rule.cost === 'function' ? await rule.cost(request) : rule.cost;
   // A visitor may omit the header that the key comes from: that is not an error.
   const key = await rule.key?.(request) || userKey(request);
-  const { onError, timeoutMs } = rule;
+  const { onError, timeoutMs, permit = false } = rule;
+  const ask = (asked: Key, options: CheckOptions): Promise<Decision> => permit
+    ? heldUntil(responseEnded(response), client, policy, asked, options)
+    : client.check(policy, asked, options);
   try {
-    const options = { cost, onError, timeoutMs, headers: true };
-    return { ...verdict(await client.check(policy, key ?? addressKey(request), options)), isByAddress: !key };
+    const decision = await ask(key ?? addressKey(request), { cost, onError, timeoutMs, headers: true });
+    return { ...verdict(decision), isByAddress: !key };
   } catch (error) {
     if (isRejected(error)) {
       client[FOR_APPS]?.rejected(policy, error);

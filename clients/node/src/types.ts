@@ -131,6 +131,6 @@ export interface LimitNumbers {
 export interface PolicyNumbers {
   readonly mode: 'all' | 'any';
   readonly members: readonly LimitNumbers[];
-  /** Whether it refuses nothing. */
+  /** Whether it refuses nothing while the server is away: in shadow mode, or enforced for a part of the callers. */
   readonly shadow: boolean;
 }

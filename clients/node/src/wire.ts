@@ -9,7 +9,7 @@ type Fields = Record<string, unknown>;
 
 const PROBLEM_TYPE = 'urn:tidegate:';
 const VISIBLE = /^[\x20-\x7e]+$/;
-const LIMIT_HEADER = /^(ratelimit|ratelimit-policy|x-ratelimit-[a-z]+|retry-after)$/;
+const LIMIT_HEADER = /^(ratelimit|(x-)?ratelimit-[a-z]+|retry-after)$/;
 
 /** The JSON of a reply; undefined for a 204. Throws if the reply is an error or not from tidegate. */
 export function body(reply: Reply): unknown {
@@ -80,11 +80,11 @@ export function policies(json: unknown): Map<string, PolicyNumbers | undefined> 
 
 function policyNumbers(json: unknown): PolicyNumbers {
   const fields = object(json, 'a policy');
-  const { members = [fields], mode, shadow } = fields;
+  const { members = [fields], mode, shadow, enforce } = fields;
   if (!Array.isArray(members)) {
     throw badAnswer('`members` is not a list');
   }
-  return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), shadow: shadow === true };
+  return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), shadow: shadow === true || enforce !== undefined };
 }
 
 function limitNumbers(json: unknown): LimitNumbers {

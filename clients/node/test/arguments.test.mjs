@@ -64,6 +64,7 @@ test('an error names the invalid argument and what was expected', async () => {
     [async () => new Tidegate({ failOpen: true }), 'options', 'got "failOpen"'],
     [async () => new Tidegate({ timeoutMs: Infinity }), 'timeoutMs', 'a whole number'],
     [async () => new Tidegate({ maxSockets: 0 }), 'maxSockets', 'from 1 to 10000'],
+    [async () => new Tidegate({ onError: 'local', processes: 0 }), 'processes', 'from 1 to 1000000'],
     [async () => new Tidegate({ maxWaiting: -1 }), 'maxWaiting', 'from 0'],
     [async () => new Tidegate({ onError: 'closed' }), 'onError', "'deny'"],
     [async () => new Tidegate({ onTrouble: true }), 'onTrouble', 'a function'],

@@ -87,3 +87,12 @@ policies:
       + `${seconds} seconds.","retryAfter":${seconds}}`);
   }
 });
+
+test('the older RateLimit headers are passed on', async () => {
+  const { url } = await start('headers: { dialect: legacy, legacy: off }\npolicies: { api: { limit: 100/day } }\n');
+  const one = new Tidegate({ ...patient, url });
+  const { headers } = await one.check('api', 'k', { headers: true });
+  assert.deepEqual([headers['ratelimit-limit'], headers['ratelimit-remaining']], ['100', '99']);
+  assert.equal(Object.keys(headers).length, 3);
+  await one.close();
+});

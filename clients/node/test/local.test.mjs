@@ -67,18 +67,20 @@ test('every call that asks for permission is counted', async (t) => {
   assert.equal(atomic.filter(({ allowed }) => !allowed).length, 1);
   assert.equal((await client.peek('fixed', 'ben', { cost: 0 })).remaining, 8);
 
+  // Calls at the same time: a probe of the server fails later than its neighbours, and is decided after them.
   const slots = await Promise.all(times(5, () => client.reserve('export', 'ann')));
-  assert.deepEqual(slots.map(({ accepted, source }) => [accepted, source]), [
-    [true, 'local'], [true, 'local'], [false, 'local'], [false, 'local'], [false, 'local'],
-  ]);
-  const [first, second] = slots.map(({ delayMs }) => delayMs);
+  assert.ok(slots.every(({ source }) => source === 'local'));
+  const delays = slots.filter(({ accepted }) => accepted).map(({ delayMs }) => delayMs);
+  assert.equal(delays.length, 2);
+  const [first, second] = delays.sort((a, b) => a - b);
   assert.ok(first === 0 && second > 10_000_000 && second <= 10_800_000, `${first} ${second}`);
 
   const permits = await Promise.all(times(9, () => client.acquire('report', 'ann')));
-  assert.deepEqual(permits.map(({ allowed }) => allowed), [...times(8, () => true), false]);
+  const held = permits.filter(({ allowed }) => allowed).map(({ permit }) => permit);
+  assert.equal(held.length, 8);
   assert.equal((await client.acquire('report', 'ann')).permit, null);
-  assert.equal(await client.release('report', 'ann', permits[0].permit), true);
-  assert.equal(await client.release('report', 'ann', permits[0].permit), false);
+  assert.equal(await client.release('report', 'ann', held[0]), true);
+  assert.equal(await client.release('report', 'ann', held[0]), false);
   assert.equal((await client.withPermit('report', 'ann', () => 'done')).value, 'done');
   assert.equal((await client.withPermit('report', 'ann', () => 'done')).value, 'done');
 });

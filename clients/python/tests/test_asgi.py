@@ -49,6 +49,15 @@ async def limited(client: Tidegate, app: ASGIApp = hello, **options: Any) -> Asy
         yield http
 
 
+async def test_the_older_headers_are_passed_on(start_server: StartServer) -> None:
+    config = "headers: { dialect: legacy, legacy: off }\npolicies: { few: 3/week }\n"
+    server = start_server(config=config)
+    async with Tidegate(server.address, timeout=DEADLINE) as client, limited(client, key="k") as http:
+        headers = (await http.get("/")).headers
+    assert (headers["ratelimit-limit"], headers["ratelimit-remaining"]) == ("3", "2")
+    assert not OURS & set(headers)
+
+
 async def test_responses_have_rate_limit_headers_and_denials_retry_after(client: Tidegate, key: str) -> None:
     async with limited(client, key=key) as http:
         answers = [await http.get("/") for _ in range(4)]

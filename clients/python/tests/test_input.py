@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from tidegate import Check, Tidegate
+from tidegate.observations import check_target
 
 
 @pytest.mark.parametrize(
@@ -60,11 +61,27 @@ def test_invalid_checks_raise_before_they_are_sent(check: dict[str, Any], says: 
         ({"token": "a\r\nb"}, "token: expected printable ASCII"),
         ({"max_connections": 0}, "max_connections: expected at least 1"),
         ({"max_connections": 1.5}, "max_connections: expected a whole number"),
+        ({"on_error": "local", "processes": 0}, "processes: expected at least 1"),
     ],
 )
 def test_invalid_options_raise_at_once(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Tidegate(**options)
+
+
+@pytest.mark.parametrize(
+    ("observe", "says"),
+    [
+        ("", "observe: expected a non-empty string, got ''"),
+        (5, "observe: expected a non-empty string, got 5"),
+        (True, "observe: expected a non-empty string, got True"),
+        ("x" * 101, "observe: expected a name of at most 100 bytes"),
+        ("\u00e9" * 51, "observe: expected a name of at most 100 bytes"),
+    ],
+)
+def test_an_invalid_target_raises_at_once(observe: object, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        check_target(observe)  # type: ignore[arg-type]
 
 
 @pytest.mark.anyio

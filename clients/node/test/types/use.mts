@@ -48,7 +48,7 @@ decision.allowed = true;
 
 const app = express();
 app.use(expressRateLimit({ policy: 'api', key: (request: Request) => ipKey(request.ip ?? ''), skip: () => false }));
-app.use(expressRateLimit({ policy: 'api', logger: console, observe: 'db' }));
+app.use(expressRateLimit({ policy: 'api', logger: console, observe: 'db', permit: true }));
 app.get('/', expressLimit({ client, policy: ({ path }) => path, onDenied: (_, response) => response.end() }));
 // @ts-expect-error a policy is needed
 expressRateLimit({ client });

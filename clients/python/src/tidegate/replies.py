@@ -17,6 +17,9 @@ REPLY_BYTES_MAX = 2 * 1024 * 1024
 LIMIT_HEADERS = (
     "ratelimit-policy",
     "ratelimit",
+    "ratelimit-limit",
+    "ratelimit-remaining",
+    "ratelimit-reset",
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
     "x-ratelimit-reset",
