@@ -52,6 +52,17 @@ pub(crate) struct Stats {
     pub(crate) failed: u64,
 }
 
+impl Stats {
+    /// What was counted since `before`.
+    pub(crate) const fn since(self, before: Self) -> Self {
+        Self {
+            under_way: self.under_way,
+            answered: self.answered - before.answered,
+            failed: self.failed - before.failed,
+        }
+    }
+}
+
 /// Prints its address and serves until it is killed.
 pub(crate) async fn serve(folder: &Path) -> Fallible<()> {
     let manager = Manager::new(database::config(folder), NoTls);

@@ -12,7 +12,8 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use crate::Fallible;
 
-const USER: &str = "tidegate";
+pub(crate) const USER: &str = "tidegate";
+pub(crate) const NAME: &str = "postgres";
 
 /// How long the server may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -130,7 +131,7 @@ impl Drop for Database {
 /// The connection settings for the server in a folder.
 pub(crate) fn config(folder: &Path) -> Config {
     let mut config = Config::new();
-    config.host_path(folder).user(USER).dbname("postgres");
+    config.host_path(folder).user(USER).dbname(NAME);
     config
 }
 

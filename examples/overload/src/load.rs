@@ -10,20 +10,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use arrivals::Arrival;
-pub(crate) use client::Client;
+pub(crate) use client::{BOTS, Client, PEOPLE};
 pub(crate) use run::{Attempt, Figures, Outcome, Run};
 
 /// How long a client waits for an answer.
 pub(crate) const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Fixed, so that every run has the same arrivals.
-const SEED: u64 = 2026;
-
 /// Open loop: `rate` clients a second, whether or not the last ones were answered.
 pub(crate) async fn open(client: &Client, rate: f64, span: Duration) -> Run {
     let start = Instant::now();
     let mut people = JoinSet::new();
-    for arrival in arrivals::of(SEED, rate, span) {
+    for arrival in arrivals::of(client.crowd.seed, rate, span) {
         sleep_until(start + arrival.due).await;
         people.spawn(visit(client.clone(), arrival, start, span));
     }
@@ -71,7 +68,6 @@ async fn visit(client: Client, arrival: Arrival, start: Instant, span: Duration)
 
 /// Sends one request. Its time is measured from when it was due, not from when the load sent it.
 async fn attempt(client: &Client, number: u32, start: Instant, due: Duration) -> Attempt {
-    let path = format!("/customers/{}", number % 1000);
-    let answer = tokio::time::timeout_at(start + due + CLIENT_TIMEOUT, client.get(&path)).await;
+    let answer = tokio::time::timeout_at(start + due + CLIENT_TIMEOUT, client.get(number)).await;
     Attempt { due, took: start.elapsed() - due, outcome: answer.unwrap_or(Outcome::TimedOut) }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::load::{CLIENT_TIMEOUT, Figures};
+use crate::peers::Peers;
+use crate::peers::envoy::Gradient;
 
 #[derive(Serialize)]
 pub(crate) struct Report {
@@ -16,10 +18,31 @@ pub(crate) struct Report {
     /// Through tidegate.
     pub(crate) unloaded_behind: Figures,
     pub(crate) behind: Figures,
+    /// Through other proxies.
+    pub(crate) peers: Peers,
     /// Overloaded, with only the limit, not adaptive; and with only the cap, under a limit that does not bind.
     pub(crate) limit_alone: Figures,
     pub(crate) cap_alone: Figures,
+    /// Overloaded by bots, with one limit for all, below the capacity, and with shares of it; and with shares of a limit
+    /// above the capacity, where the cap decides before the shares.
+    pub(crate) one_limit: Crowds,
+    pub(crate) shares: Crowds,
+    pub(crate) shares_of_more: Crowds,
     pub(crate) verdict: Verdict,
+}
+
+/// One run with people and bots. What the app has counted is of both.
+#[derive(Serialize)]
+pub(crate) struct Crowds {
+    pub(crate) people: Figures,
+    pub(crate) bots: Figures,
+}
+
+impl Crowds {
+    /// The share of people who got an answer in time.
+    fn people_served(&self) -> f64 {
+        self.people.goodput_per_s / self.people.people_per_s
+    }
 }
 
 /// The requirements, and whether they are met.
@@ -33,6 +56,10 @@ pub(crate) struct Verdict {
     p99_of_unloaded: f64,
     /// Goodput without tidegate as a share of the best: at most a half, otherwise the app was not overloaded.
     goodput_without: f64,
+    /// The share of people answered beside bots, with one limit: at most a half, otherwise the bots harmed nobody.
+    people_with_one_limit: f64,
+    /// The same with shares of it: at least 0.9.
+    people_with_shares: f64,
 }
 
 impl Verdict {
@@ -41,12 +68,15 @@ impl Verdict {
         unloaded: &Figures,
         direct: &Figures,
         behind: &Figures,
+        [one_limit, shares]: [&Crowds; 2],
     ) -> Self {
         Self {
             errors_of_app: behind.errors_of_app,
             goodput_of_best: behind.goodput_per_s / best.goodput_per_s,
             p99_of_unloaded: behind.p99_ms / unloaded.p99_ms,
             goodput_without: direct.goodput_per_s / best.goodput_per_s,
+            people_with_one_limit: one_limit.people_served(),
+            people_with_shares: shares.people_served(),
         }
     }
 
@@ -54,8 +84,9 @@ impl Verdict {
         self.lines().iter().all(|(is_met, _)| *is_met)
     }
 
-    fn lines(&self) -> [(bool, String); 4] {
-        let Self { errors_of_app, goodput_of_best, p99_of_unloaded, goodput_without } = self;
+    fn lines(&self) -> [(bool, String); 6] {
+        let Self { errors_of_app, goodput_of_best, p99_of_unloaded, goodput_without, .. } = self;
+        let Self { people_with_one_limit, people_with_shares, .. } = self;
         [
             (
                 *goodput_without <= 0.5,
@@ -70,7 +101,48 @@ impl Verdict {
                 format!("p99 of the admitted is {p99_of_unloaded:.1} × that without load (≤ 5)"),
             ),
             (*errors_of_app == 0, format!("the app has made {errors_of_app} errors (0)")),
+            (
+                *people_with_one_limit <= 0.5,
+                format!("beside bots, one limit serves {people_with_one_limit:.2} of the people"),
+            ),
+            (
+                *people_with_shares >= 0.9,
+                format!("shares of it serve {people_with_shares:.2} of them (≥ 0.9)"),
+            ),
         ]
+    }
+}
+
+impl Report {
+    fn peer_rows(&self) -> [(&'static str, &Figures); 4] {
+        [
+            ("Envoy", &self.peers.envoy.overloaded),
+            ("Envoy, max 16", &self.peers.envoy_capped.overloaded),
+            ("nginx, 0.1 s", &self.peers.nginx_small_burst.overloaded),
+            ("nginx, 1 s", &self.peers.nginx_large_burst.overloaded),
+        ]
+    }
+
+    fn peers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nPeers, under 3 × the load\n")?;
+        table(f, &self.peer_rows())?;
+        writeln!(
+            f,
+            "\nnginx admits {}/s, with a burst of 0.1 s and of 1 s.",
+            self.peers.nginx_rate_per_s
+        )?;
+        for gradient in [&self.peers.envoy, &self.peers.envoy_capped]
+            .into_iter()
+            .filter_map(|it| it.gradient.as_ref())
+        {
+            let Gradient { rq_blocked, concurrency_limit, min_rtt_msecs } = gradient;
+            writeln!(
+                f,
+                "Envoy took {min_rtt_msecs} ms for the time without load, refused {rq_blocked}, and passed on \
+                 {concurrency_limit} at once in the end.",
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -85,12 +157,25 @@ impl fmt::Display for Report {
         table(f, &rows)?;
         writeln!(f, "\nThrough tidegate\n")?;
         table(f, &[("unloaded", &self.unloaded_behind), ("3 × the load", &self.behind)])?;
-        writeln!(f, "\nIts parts alone, under 3 × the load\n")?;
+        self.peers(f)?;
+        writeln!(f, "\nThe parts of tidegate alone, under 3 × the load\n")?;
         table(f, &[("static limit", &self.limit_alone), ("in-flight cap", &self.cap_alone)])?;
+        writeln!(f, "\nPeople at 0.6 × the capacity, and bots at 2.4 ×\n")?;
+        let rows = [
+            ("360/s for all", &self.one_limit),
+            ("360/s shared", &self.shares),
+            ("440/s shared", &self.shares_of_more),
+        ];
+        crowds(f, &rows)?;
         writeln!(f, "\nGood answers, second by second, under 3 × the load\n")?;
         let best = self.best.goodput_per_s;
-        writeln!(f, "    without  {}", sparkline(&self.direct.good_by_second, best))?;
-        writeln!(f, "    through  {}\n", sparkline(&self.behind.good_by_second, best))?;
+        for (name, it) in [("without", &self.direct), ("tidegate", &self.behind)]
+            .into_iter()
+            .chain(self.peer_rows())
+        {
+            writeln!(f, "    {name:<13}  {}", sparkline(&it.good_by_second, best))?;
+        }
+        writeln!(f)?;
         for (is_met, line) in self.verdict.lines() {
             writeln!(f, "{} {line}", if is_met { "✓" } else { "✗" })?;
         }
@@ -98,7 +183,7 @@ impl fmt::Display for Report {
     }
 }
 
-fn table(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Figures)]) -> fmt::Result {
+pub(crate) fn table(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Figures)]) -> fmt::Result {
     writeln!(
         f,
         "|               | people/s | requests/s | goodput/s | p50 ms | p99 ms | 5xx of the app | timed out | refused |\n\
@@ -121,14 +206,35 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Figures)]) -> fmt::Result {
     Ok(())
 }
 
+fn crowds(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Crowds)]) -> fmt::Result {
+    writeln!(
+        f,
+        "|               | people/s | their goodput/s | their p99 ms | bots/s | their goodput/s | 5xx of the app |\n\
+         |---------------|---------:|----------------:|-------------:|-------:|----------------:|---------------:|"
+    )?;
+    for (name, Crowds { people, bots }) in rows {
+        writeln!(
+            f,
+            "| {name:<13} | {:>8.0} | {:>15.0} | {:>12} | {:>6.0} | {:>15.0} | {:>14} |",
+            people.people_per_s,
+            people.goodput_per_s,
+            latency(people.p99_ms),
+            bots.people_per_s,
+            bots.goodput_per_s,
+            people.errors_of_app,
+        )?;
+    }
+    Ok(())
+}
+
 /// A latency in milliseconds; a timeout is shown as `>1000`.
-fn latency(ms: f64) -> String {
+pub(crate) fn latency(ms: f64) -> String {
     let timeout_ms = CLIENT_TIMEOUT.as_secs_f64() * 1e3;
     if ms >= timeout_ms { format!(">{timeout_ms:.0}") } else { format!("{ms:.0}") }
 }
 
 /// A full bar is the best goodput or more.
-fn sparkline(values: &[u64], best: f64) -> String {
+pub(crate) fn sparkline(values: &[u64], best: f64) -> String {
     const BARS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let bar = |value: &u64| BARS[((*value as f64 / best * 8.0).round() as usize).min(8)];
     values.iter().map(bar).collect()
@@ -138,24 +244,26 @@ fn sparkline(values: &[u64], best: f64) -> String {
 mod tests {
     use super::*;
 
-    fn verdict(
-        errors_of_app: u64,
-        goodput_of_best: f64,
-        p99_of_unloaded: f64,
-        goodput_without: f64,
-    ) -> Verdict {
-        Verdict { errors_of_app, goodput_of_best, p99_of_unloaded, goodput_without }
-    }
+    const MET: Verdict = Verdict {
+        errors_of_app: 0,
+        goodput_of_best: 0.9,
+        p99_of_unloaded: 5.0,
+        goodput_without: 0.5,
+        people_with_one_limit: 0.5,
+        people_with_shares: 0.9,
+    };
 
     #[test]
     fn each_requirement_alone_can_fail() {
-        assert!(verdict(0, 0.9, 5.0, 0.5).is_met());
+        assert!(MET.is_met());
         for broken in [
-            verdict(1, 0.9, 5.0, 0.5),
-            verdict(0, 0.89, 5.0, 0.5),
-            verdict(0, 0.9, 5.1, 0.5),
-            verdict(0, 0.9, 5.0, 0.6),
-            verdict(0, f64::NAN, 5.0, 0.5),
+            Verdict { errors_of_app: 1, ..MET },
+            Verdict { goodput_of_best: 0.89, ..MET },
+            Verdict { goodput_of_best: f64::NAN, ..MET },
+            Verdict { p99_of_unloaded: 5.1, ..MET },
+            Verdict { goodput_without: 0.6, ..MET },
+            Verdict { people_with_one_limit: 0.6, ..MET },
+            Verdict { people_with_shares: 0.89, ..MET },
         ] {
             assert!(!broken.is_met());
         }

@@ -1,5 +1,7 @@
 //! Runs the demo at a small scale: tests that it works, not how fast it is.
 
+mod support;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,18 +10,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+use support::{root, tidegate};
 
-/// The binary in `TIDEGATE`, or the debug build of the workspace.
-fn tidegate() -> PathBuf {
-    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debug/tidegate");
-    std::env::var_os("TIDEGATE").map_or_else(built, PathBuf::from)
-}
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn demo() -> Command {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_overload-demo"));
     demo.env("QUICK", "1").arg("--json").arg("--tidegate").arg(tidegate());
-    demo.arg("--config").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tidegate.yaml"));
+    demo.arg("--envoy").arg(root().join("target/clients/envoy/bin/envoy"));
+    demo.arg("--example").arg(root().join("examples/overload"));
     demo
 }
 
@@ -28,7 +27,7 @@ fn folder(demo: &Child) -> PathBuf {
 }
 
 #[test]
-fn the_demo_measures_an_app_with_and_without_tidegate() {
+fn the_demo_measures_an_app_without_and_with_tidegate_and_its_peers() {
     let demo = demo().stdout(Stdio::piped()).spawn().unwrap();
     let folder = folder(&demo);
     let output = demo.wait_with_output().unwrap();
@@ -37,6 +36,28 @@ fn the_demo_measures_an_app_with_and_without_tidegate() {
     let figure = |run: &str, name: &str| report[run][name].as_f64().expect(name);
     for run in ["best", "unloaded", "unloaded_behind", "behind", "cap_alone"] {
         assert!(figure(run, "goodput_per_s") > 0.0, "{run}: {report:#}");
+    }
+    for run in ["one_limit", "shares", "shares_of_more"] {
+        for crowd in ["people", "bots"] {
+            let goodput = report[run][crowd]["goodput_per_s"].as_f64();
+            assert!(goodput.is_some_and(|it| it > 0.0), "{crowd} with {run}: {report:#}");
+        }
+    }
+    for peer in ["envoy", "envoy_capped", "nginx_small_burst", "nginx_large_burst"] {
+        for load in ["unloaded", "overloaded"] {
+            let goodput = report["peers"][peer][load]["goodput_per_s"].as_f64();
+            assert!(goodput.is_some_and(|it| it > 0.0), "{load} through {peer}: {report:#}");
+        }
+    }
+    // The app itself refuses nothing: these passed the peers.
+    let refused =
+        |peer: &str, load: &str| report["peers"][peer][load]["refused"].as_u64().expect(peer);
+    assert!(refused("nginx_small_burst", "overloaded") > 0, "{report:#}");
+    for peer in ["envoy", "envoy_capped"] {
+        let refused = refused(peer, "unloaded") + refused(peer, "overloaded");
+        let blocked = report["peers"][peer]["gradient"]["rq_blocked"].as_u64();
+        assert!(refused > 0, "{peer}: {report:#}");
+        assert!(blocked.is_some_and(|it| it >= refused), "{peer}: {report:#}");
     }
     // How many of these are answered in time depends on the speed of the machine.
     assert!(figure("direct", "requests_per_s") > 0.0, "{report:#}");
@@ -67,4 +88,16 @@ fn an_interrupted_demo_leaves_nothing_behind() {
     assert_eq!(status.code(), Some(130));
     assert!(!server.exists(), "PostgreSQL is left behind");
     assert!(!folder.exists(), "{} is left behind", folder.display());
+}
+
+#[test]
+fn a_missing_peer_is_named_with_how_to_install_it() {
+    for (option, said) in [
+        ("--envoy", "Envoy is not installed as /missing: ./dev clients\n"),
+        ("--nginx", "nginx is not installed as /missing: apt-get install nginx\n"),
+    ] {
+        let output = demo().args([option, "/missing"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), said);
+    }
 }

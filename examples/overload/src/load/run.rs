@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::app::Stats;
+
 /// One request and its outcome.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Attempt {
@@ -65,8 +67,12 @@ pub(crate) struct Figures {
     pub(crate) errors_seen: u64,
     /// 5xx as the app counts them.
     pub(crate) errors_of_app: u64,
+    /// Requests that the app has worked on.
+    pub(crate) reached_app: u64,
     /// Answers in time, for each second.
     pub(crate) good_by_second: Vec<u64>,
+    /// As `p99_ms`, for the requests of each second.
+    pub(crate) p99_ms_by_second: Vec<f64>,
 }
 
 impl Run {
@@ -80,14 +86,12 @@ impl Run {
         self.attempts.extend(attempts);
     }
 
-    pub(crate) fn figures(&self, errors_of_app: u64) -> Figures {
+    pub(crate) fn figures(&self, app: Stats) -> Figures {
         let count = |is: fn(Outcome) -> bool| {
             self.attempts.iter().filter(|it| is(it.outcome)).count() as u64
         };
         let good_by_second = self.good_by_second();
-        let mut admitted: Vec<Duration> =
-            self.attempts.iter().filter(|it| it.outcome.is_admitted()).map(|it| it.took).collect();
-        admitted.sort_unstable();
+        let admitted = self.admitted(|_| true);
         let span_s = self.span.as_secs_f64();
         Figures {
             people_per_s: self.people as f64 / span_s,
@@ -99,14 +103,32 @@ impl Run {
             timed_out: count(|it| it == Outcome::TimedOut),
             lost: count(|it| it == Outcome::Lost),
             errors_seen: count(|it| it == Outcome::Failed),
-            errors_of_app,
+            errors_of_app: app.failed,
+            reached_app: app.answered + app.failed,
             good_by_second,
+            p99_ms_by_second: (0..self.seconds())
+                .map(|second| {
+                    quantile_ms(&self.admitted(|it| it.due.as_secs() as usize == second), 0.99)
+                })
+                .collect(),
         }
+    }
+
+    /// The latencies of requests that were not refused, in ascending order.
+    fn admitted(&self, is: impl Fn(&Attempt) -> bool) -> Vec<Duration> {
+        let admitted = self.attempts.iter().filter(|it| it.outcome.is_admitted() && is(it));
+        let mut latencies: Vec<Duration> = admitted.map(|it| it.took).collect();
+        latencies.sort_unstable();
+        latencies
+    }
+
+    fn seconds(&self) -> usize {
+        self.span.as_secs_f64().ceil() as usize
     }
 
     /// Answers after the end of the load do not count: they show nothing about the overload.
     fn good_by_second(&self) -> Vec<u64> {
-        let mut seconds = vec![0; self.span.as_secs_f64().ceil() as usize];
+        let mut seconds = vec![0; self.seconds()];
         let good = self.attempts.iter().filter(|it| it.outcome == Outcome::Good);
         for answered in good.map(|it| it.due + it.took).filter(|at| *at < self.span) {
             if let Some(second) = seconds.get_mut(answered.as_secs() as usize) {
@@ -135,6 +157,7 @@ mod tests {
         Attempt { due: ms(due_ms), took: ms(took_ms), outcome }
     }
 
+    const IDLE: Stats = Stats { under_way: 0, answered: 0, failed: 0 };
     const REFUSED: Outcome = Outcome::Refused { retry_after: Duration::from_secs(1) };
 
     #[test]
@@ -145,12 +168,12 @@ mod tests {
         run.add(vec![at(10, 1000, Outcome::TimedOut), at(1010, 40, Outcome::Good)]);
         run.add(vec![at(1990, 20, Outcome::Good)]);
         run.add(vec![at(1500, 5, Outcome::Failed), at(1505, 5, Outcome::Lost)]);
-        let figures = run.figures(7);
+        let figures = run.figures(Stats { failed: 7, answered: 5, ..IDLE });
         assert_eq!(figures.good_by_second, [1, 2]);
         assert_eq!((figures.goodput_per_s, figures.people_per_s), (1.5, 2.5));
         assert_eq!(figures.requests_per_s, 3.5);
         assert_eq!((figures.timed_out, figures.lost, figures.refused), (1, 1, 0));
-        assert_eq!((figures.errors_seen, figures.errors_of_app), (1, 7));
+        assert_eq!((figures.errors_seen, figures.errors_of_app, figures.reached_app), (1, 7, 12));
     }
 
     #[test]
@@ -160,14 +183,15 @@ mod tests {
         (0..1000).for_each(|_| run.add(vec![at(0, 0, REFUSED)]));
         run.add(vec![at(0, 1000, Outcome::TimedOut)]);
         run.add(vec![at(0, 1000, Outcome::TimedOut)]);
-        let figures = run.figures(0);
+        let figures = run.figures(IDLE);
         assert_eq!((figures.p50_ms, figures.p99_ms), (50.0, 1000.0));
+        assert_eq!(figures.p99_ms_by_second, [1000.0]);
         assert_eq!(figures.refused, 1000);
     }
 
     #[test]
     fn an_empty_run_has_figures() {
-        let figures = Run::new(ms(1000)).figures(0);
+        let figures = Run::new(ms(1000)).figures(IDLE);
         assert_eq!((figures.goodput_per_s, figures.p99_ms), (0.0, 0.0));
     }
 
