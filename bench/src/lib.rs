@@ -1,30 +1,60 @@
-//! Shared helpers of the benchmarks: pinned processes, priorities, medians.
+//! Shared helpers of the benchmarks: processes, priorities, medians, tables, the wire.
 
+pub mod keys;
+pub mod load;
+pub mod memory;
+pub mod metrics;
+pub mod rates;
+pub mod report;
+pub mod site;
+pub mod wire;
+
+use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Runs this program again with the argument `measure`, off the first processor, which is left to the servers. Not pinned
 /// with a single processor or without `taskset`.
 pub fn rerun_off_first_processor() -> ! {
-    let me = std::env::current_exe().expect("this program");
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    if count > 1 {
-        let others = format!("1-{}", count - 1);
-        let _ = Command::new("taskset").args(["-c", &others]).arg(&me).arg("measure").exec();
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => rerun_on("0"),
+        count => rerun_on(&format!("1-{}", count - 1)),
     }
+}
+
+/// Runs this program again with the argument `measure`: it and the servers that it starts share two processors.
+pub fn rerun_on_two_processors() -> ! {
+    rerun_on("0,1")
+}
+
+fn rerun_on(processors: &str) -> ! {
+    let me = std::env::current_exe().expect("this program");
+    let _ = Command::new("taskset").args(["-c", processors]).arg(&me).arg("measure").exec();
     panic!("{}", Command::new(me).arg("measure").exec());
 }
 
-/// A command that runs on the first processor, if `taskset` is installed. `taskset` execs the program, so that the
-/// process id of the child is the program's.
+/// A command that runs on the first processor, if `taskset` is installed, and ends with this program. `taskset` execs
+/// the program, so that the process id of the child is the program's.
 pub fn pinned(program: &str) -> Command {
     if Command::new("taskset").arg("--version").output().is_err() {
+        return killed_with_parent(program);
+    }
+    let mut command = killed_with_parent("taskset");
+    command.args(["-c", "0", program]);
+    command
+}
+
+/// A command that the kernel kills when this program ends in any way, if `setpriv` is installed. Start it from a thread
+/// that lives as long as the program: the signal is sent when that thread ends.
+pub fn killed_with_parent(program: &str) -> Command {
+    if Command::new("setpriv").arg("--version").output().is_err() {
         return Command::new(program);
     }
-    let mut command = Command::new("taskset");
-    command.args(["-c", "0", program]);
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", program]);
     command
 }
 
@@ -108,10 +138,16 @@ impl Process {
 
     /// The resident memory.
     pub fn resident_mb(&self) -> f64 {
-        let status = self.proc("status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kb = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        kb.expect("a size") / 1024.0
+        self.status_mb("VmRSS:")
+    }
+
+    /// The part of it that is not the pages of files: processes of one program share those.
+    pub fn anonymous_mb(&self) -> f64 {
+        self.status_mb("RssAnon:")
+    }
+
+    fn status_mb(&self, field: &str) -> f64 {
+        size_mb(&self.proc("status"), field)
     }
 
     fn proc(&self, file: &str) -> String {
@@ -138,9 +174,37 @@ fn cpu_s(stat: &str) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
+/// The resident memory of this process.
+pub fn own_resident_mb() -> f64 {
+    size_mb(&std::fs::read_to_string("/proc/self/status").expect("Linux"), "VmRSS:")
+}
+
+/// A size in a `/proc/PID/status`.
+fn size_mb(status: &str, field: &str) -> f64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let kb = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kb.expect("a size") / 1024.0
+}
+
+/// A port that is free now, and that this process has not been given before.
 pub fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("its address").port()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Each is held until one is new, so that the system gives another.
+    let mut held = Vec::new();
+    loop {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("its address").port();
+        if given.insert(port) {
+            return port;
+        }
+        held.push(free);
+    }
+}
+
+/// `QUICK=1`: whether a benchmark only has to show that it works.
+pub fn is_quick() -> bool {
+    std::env::var_os("QUICK").is_some()
 }
 
 pub fn median(figures: &[f64]) -> f64 {

@@ -1,59 +1,75 @@
-//! `./dev bench core`: the embedded limiter beside governor, in one run.
+//! `./dev bench core`: the embedded limiter beside governor, in one run; then an engine beside the limiter, and what else is
+//! kept for a key. With the argument `states`, the last alone.
 //!
 //! Each row is measured in rounds that alternate between the two, so that noise affects both, with a higher priority than
 //! other programs; the figures are medians, and the ratio is the median of the rounds' ratios.
 
-mod keys;
-mod memory;
+mod states;
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use tidegate::Limiter;
-use tidegate_bench::{RaisedPriority, median};
-
-use keys::{Order, key};
+use tidegate::{
+    Engine, Limiter, MemoryStore, Policy, RemoteStore, ReserveReply, ReserveRequest, Store,
+    StoreExtensions, StoreReply, StoreRequest, StoreResult, Timestamp,
+};
+use tidegate_bench::keys::{Order, key};
+use tidegate_bench::rates::{self, A_MILLION, ROUNDS, Rate, by_threads, rate};
+use tidegate_bench::report::{Cell, Figure, Report, Table};
+use tidegate_bench::{RaisedPriority, memory};
 
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-const ROUNDS: usize = 9;
-const ROUND: Duration = Duration::from_millis(120);
-/// Keys per `check_many` call.
-const BATCH: usize = 64;
-
 /// Limits that admit everything, and limits that refuse everything after the first.
 #[derive(Clone, Copy)]
 enum Load {
-    Admit,
+    Admit(Rate),
     Refuse,
 }
 
 fn main() {
     RaisedPriority::warn();
-    println!("| Mops/s, median | threads | tidegate | governor | ratio | check_many | ratio |");
-    println!("|---|--:|--:|--:|--:|--:|--:|");
+    let mut report = Report::new("core");
+    if std::env::args().any(|argument| argument == "states") {
+        return report.add(&states::table());
+    }
+    let columns = ["tidegate", "governor", "ratio", "check_many", "ratio of check_many"];
+    let mut table = Table::new("governor", "M/s", columns);
     let rows = [
-        ("hot key", 1, Order::Uniform, Load::Admit),
+        ("hot key", 1, Order::Uniform, Load::Admit(A_MILLION)),
         ("hot key, refused", 1, Order::Uniform, Load::Refuse),
-        ("100k keys, uniform", 100_000, Order::Uniform, Load::Admit),
-        ("1M keys, zipf", 1_000_000, Order::Zipf, Load::Admit),
+        ("100k keys, uniform", 100_000, Order::Uniform, Load::Admit(A_MILLION)),
+        ("1M keys, zipf", 1_000_000, Order::Zipf, Load::Admit(A_MILLION)),
     ];
     for (name, keys, order, load) in rows {
         for threads in [1, 2] {
-            row(name, keys, order, load, threads);
+            table.row(by_threads(name, threads), row(keys, order, load, threads));
         }
     }
-    let (ours, theirs) = (memory::per_key(tidegate_keys), memory::per_key(governor_keys));
-    println!(
-        "\nBytes per key at 1 M keys, as the allocator counts: tidegate {ours:.1}, governor {theirs:.1}"
-    );
+    report.add(&table);
+    let mut table = Table::new("rates", "hot key, M/s", columns);
+    for threads in [1, 2] {
+        for rate in rates::ALL {
+            let cells = row(1, Order::Uniform, Load::Admit(rate), threads);
+            table.row(by_threads(rate, threads), cells);
+        }
+    }
+    report.add(&table);
+    report.add(&engine_table());
+    report.add(&states::table());
+    let (ours, theirs) = ([memory::per_key(tidegate_keys)], [memory::per_key(governor_keys)]);
+    let mut table =
+        Table::new("memory", "as the allocator counts", ["tidegate", "governor", "ratio"]);
+    let ratio = Figure::saving(&ours, &theirs).into();
+    let cells = [Figure::less("", &ours).into(), Figure::less("", &theirs).into(), ratio];
+    table.row("bytes per key at 1 M keys", cells);
+    report.add(&table);
 }
 
-fn row(name: &str, keys: usize, order: Order, load: Load, threads: usize) {
+/// The figures of one row: ours, governor's, and the ratios.
+fn row(keys: usize, order: Order, load: Load, threads: usize) -> [Cell; 5] {
     let asked: Vec<Vec<String>> = (0..threads).map(|seed| order.keys(keys, seed as u64)).collect();
     let (ours, theirs) = (ours(load), governor(load));
     let one = |key: &String| _ = black_box(ours.check(key).allowed());
@@ -73,30 +89,83 @@ fn row(name: &str, keys: usize, order: Order, load: Load, threads: usize) {
         drop(raised);
         std::thread::sleep(RaisedPriority::REST);
     }
-    let ratio =
-        |a: &[f64]| median(&a.iter().zip(&theirs_mops).map(|(a, b)| a / b).collect::<Vec<_>>());
-    let (ratio_one, ratio_many) = (ratio(&ours_mops), ratio(&many_mops));
-    let (ours, theirs, many) = (median(&ours_mops), median(&theirs_mops), median(&many_mops));
-    println!(
-        "| {name:<18} | {threads} | {ours:.1} | {theirs:.1} | {ratio_one:.2} | {many:.1} | {ratio_many:.2} |"
-    );
+    [
+        Figure::more("", &ours_mops).into(),
+        Figure::more("", &theirs_mops).into(),
+        Figure::ratio(&ours_mops, &theirs_mops).into(),
+        Figure::more("", &many_mops).into(),
+        Figure::ratio(&many_mops, &theirs_mops).into(),
+    ]
+}
+
+/// A check through the handle of a policy, beside a limiter: in memory, from a lease, and refused by the deny cache.
+fn engine_table() -> Table {
+    let columns = ["limiter", "engine handle", "handle / limiter"];
+    let mut table = Table::new("engine", "hot key, 1 thread, ns", columns);
+    let limit = "1000000/s burst 4000000000";
+    let leased = Policy::try_from(limit).expect("a valid limit").lease(true);
+    let in_memory = Engine::builder().policy("api", limit).build();
+    let with_leases = Engine::builder().store(NearStore::default()).policy("api", leased).build();
+    let cached = Engine::builder().store(NearStore::default()).policy("api", "1/day").build();
+    for (name, engine, load) in [
+        ("memory", in_memory, Load::Admit(A_MILLION)),
+        ("leased", with_leases, Load::Admit(A_MILLION)),
+        ("refused by the deny cache", cached, Load::Refuse),
+    ] {
+        table.row(name, engine_row(&engine.expect("a valid policy"), load));
+    }
+    table
+}
+
+fn engine_row(engine: &Engine, load: Load) -> [Cell; 3] {
+    let (handle, limiter) = (engine.policy("api").expect("a policy"), ours(load));
+    let asked = [Order::Uniform.keys(1, 0)];
+    let through = |key: &String| _ = black_box(handle.check(key).now().map(|it| it.decision));
+    let alone = |key: &String| _ = black_box(limiter.check(key));
+    let (mut handle_ns, mut limiter_ns) = (vec![], vec![]);
+    for _ in 0..ROUNDS {
+        let raised = RaisedPriority::raise(None);
+        handle_ns.push(1e3 / rate(&asked, |keys| keys.iter().for_each(through)));
+        limiter_ns.push(1e3 / rate(&asked, |keys| keys.iter().for_each(alone)));
+        drop(raised);
+        std::thread::sleep(RaisedPriority::REST);
+    }
+    let ratio = Figure::cost_ratio(&handle_ns, &limiter_ns).into();
+    [Figure::less("", &limiter_ns).into(), Figure::less("", &handle_ns).into(), ratio]
+}
+
+/// A memory store that looks like one over a network, so that an engine puts leases and a deny cache around it.
+#[derive(Debug, Default)]
+struct NearStore(MemoryStore);
+
+impl RemoteStore for NearStore {}
+
+impl Store for NearStore {
+    fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
+        self.0.decide(request, now)
+    }
+
+    fn reserve(&self, request: &ReserveRequest<'_>, now: Timestamp) -> StoreResult<ReserveReply> {
+        self.0.reserve(request, now)
+    }
+
+    fn extensions(&self) -> StoreExtensions<'_> {
+        StoreExtensions { remote: Some(self), ..self.0.extensions() }
+    }
 }
 
 fn ours(load: Load) -> Limiter {
-    let text = match load {
-        // A burst that no run uses up.
-        Load::Admit => "1000000/s burst 4294967295",
-        Load::Refuse => "1/h",
-    };
-    Limiter::new(text).expect("a valid limit")
+    match load {
+        Load::Admit(rate) => rate.limiter(),
+        Load::Refuse => Limiter::new("1/h").expect("a valid limit"),
+    }
 }
 
 fn governor(load: Load) -> DefaultKeyedRateLimiter<String> {
-    RateLimiter::keyed(match load {
-        Load::Admit => Quota::per_second(NonZeroU32::new(1_000_000).expect("not 0"))
-            .allow_burst(NonZeroU32::MAX),
-        Load::Refuse => Quota::per_hour(NonZeroU32::MIN),
-    })
+    match load {
+        Load::Admit(rate) => rate.governor(),
+        Load::Refuse => RateLimiter::keyed(Quota::per_hour(NonZeroU32::MIN)),
+    }
 }
 
 fn tidegate_keys(keys: &[String]) -> Limiter {
@@ -110,26 +179,4 @@ fn governor_keys(keys: &[String]) -> DefaultKeyedRateLimiter<String> {
     let limiter = RateLimiter::keyed(Quota::per_hour(NonZeroU32::new(100).expect("not 0")));
     keys.iter().for_each(|key| _ = black_box(limiter.check_key(key).is_ok()));
     limiter
-}
-
-/// Million checks a second over all threads, each with its own keys, in batches.
-fn rate(asked: &[Vec<String>], check: impl Fn(&[String]) + Sync) -> f64 {
-    let start = Barrier::new(asked.len());
-    let mops = |keys: &Vec<String>| {
-        start.wait();
-        let (begun, mut done) = (Instant::now(), 0);
-        for batch in keys.chunks(BATCH).cycle() {
-            check(batch);
-            done += batch.len();
-            // The clock is not read for every batch.
-            if done % (BATCH * 16) == 0 && begun.elapsed() >= ROUND {
-                break;
-            }
-        }
-        done as f64 / begun.elapsed().as_secs_f64() / 1e6
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = asked.iter().map(|keys| scope.spawn(|| mops(keys))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-    })
 }

@@ -14,12 +14,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use load::Load;
-use tidegate_bench::{Process, free_port, median, pinned};
+use tidegate_bench::report::{Figure, Report, Table};
+use tidegate_bench::{Process, free_port, is_quick, pinned};
 
 const TIDEGATE: &str = "target/dist/tidegate";
 const WATCHERS: usize = 3;
+const WATCHED: &str = "3 watchers";
 const ROUNDS: usize = 6;
-const ROUND: Duration = Duration::from_secs(2);
 const CONFIG: &str = "policies:
   open: { limit: 1000000/s }
   shut: { limit: 1/h }
@@ -45,40 +46,50 @@ fn main() {
     let watchers = watch(http);
     let watched = idle(&server);
     watchers.into_iter().for_each(Watcher::close);
-    println!("At rest: {alone:.3} ms of a second; {WATCHERS} watch: {watched:.3} ms.\n");
-    println!("| | decisions/s | nobody watches | {WATCHERS} watch | ratio |");
-    println!("|---|--:|--:|--:|--:|");
+    let mut report = Report::new("dashboard");
+    let columns = ["no watchers", WATCHED, "watched / alone"];
+    let mut table = Table::new("rest", "CPU at rest, of a second", columns);
+    let ratio = Figure::cost_ratio(&[watched], &[alone]).into();
+    let cells = [Figure::less("ms", &[alone]).into(), Figure::less("ms", &[watched]).into(), ratio];
+    table.row("without load", cells);
+    report.add(&table);
+    let columns = ["decisions/s", "no watchers", WATCHED, "watched / alone"];
+    let mut table = Table::new("load", "CPU per decision", columns);
     for (policy, name) in [("open", "all allowed"), ("shut", "nearly all refused")] {
         let mut load = Load::open(resp, policy);
         // Creates all keys, and lets the CPU clock settle.
         measure(&server, &mut load);
-        let (mut without, mut with, mut ratios, mut rates) = (vec![], vec![], vec![], vec![]);
+        let (mut without, mut with, mut rates) = (vec![], vec![], vec![]);
         for _ in 0..ROUNDS {
             let (alone, rate) = measure(&server, &mut load);
             let watchers = watch(http);
             let (watched, _) = measure(&server, &mut load);
             watchers.into_iter().for_each(Watcher::close);
-            without.push(alone);
-            with.push(watched);
-            ratios.push(watched / alone);
+            without.push(alone * 1e6);
+            with.push(watched * 1e6);
             rates.push(rate);
         }
-        println!(
-            "| {name} | {:.0} | {:.3} µs | {:.3} µs | {:.3} |",
-            median(&rates),
-            median(&without) * 1e6,
-            median(&with) * 1e6,
-            median(&ratios)
-        );
+        let cells = [
+            Figure::neither("", &rates).into(),
+            Figure::less("µs", &without).into(),
+            Figure::less("µs", &with).into(),
+            Figure::cost_ratio(&with, &without).into(),
+        ];
+        table.row(name, cells);
     }
+    report.add(&table);
     let _ = std::fs::remove_file(config);
+}
+
+fn round() -> Duration {
+    Duration::from_millis(if is_quick() { 200 } else { 2000 })
 }
 
 /// Milliseconds of CPU time per second without load.
 fn idle(server: &Process) -> f64 {
-    let (before, seconds) = (server.on_cpu_s(), 2 * ROUND.as_secs());
-    std::thread::sleep(Duration::from_secs(seconds));
-    (server.on_cpu_s() - before) * 1e3 / seconds as f64
+    let (before, seconds) = (server.on_cpu_s(), 2.0 * round().as_secs_f64());
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    (server.on_cpu_s() - before) * 1e3 / seconds
 }
 
 fn watch(port: u16) -> Vec<Watcher> {
@@ -88,7 +99,7 @@ fn watch(port: u16) -> Vec<Watcher> {
 /// CPU time per decision in seconds, and decisions a second, of one round.
 fn measure(server: &Process, load: &mut Load) -> (f64, f64) {
     let before = server.on_cpu_s();
-    let (decisions, took) = load.run(ROUND);
+    let (decisions, took) = load.run(round());
     ((server.on_cpu_s() - before) / decisions, decisions / took.as_secs_f64())
 }
 

@@ -25,6 +25,7 @@ type Times = Histogram<5, 40, u32>;
 /// What is asked, and by how many.
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
+    pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     policy: &'static str,
     keys: usize,
@@ -38,14 +39,30 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// All of them, over this many keys where there are many.
     pub(crate) fn all(keys: usize) -> [Self; 5] {
-        let one =
-            Self { title: "", policy: "hot", keys: 1, askers: ASKERS, nodes: 1, timed_every: 1 };
+        let one = Self {
+            id: "one-key",
+            title: "256 askers, one key",
+            policy: "hot",
+            keys: 1,
+            askers: ASKERS,
+            nodes: 1,
+            timed_every: 1,
+        };
+        let many = Self {
+            id: MANY_KEYS,
+            title: "256 askers over 100,000 keys",
+            policy: "api",
+            keys,
+            ..one
+        };
+        let two = "256 askers of two nodes, one key";
+        let leased = "256 askers, one leased key";
         [
-            Self { title: "one asker", policy: "api", keys, askers: 1, ..one },
-            Self { title: MANY_KEYS, policy: "api", keys, ..one },
-            Self { title: "256 askers, one key", ..one },
-            Self { title: "256 askers of two nodes, one key", nodes: 2, ..one },
-            Self { title: LEASED, policy: "leased", timed_every: TURN, ..one },
+            Self { id: "one-asker", title: "one asker", askers: 1, ..many },
+            many,
+            one,
+            Self { id: "two-nodes", title: two, nodes: 2, ..one },
+            Self { id: "leased", title: leased, policy: "leased", timed_every: TURN, ..one },
         ]
     }
 
@@ -55,8 +72,7 @@ impl Scenario {
     }
 }
 
-pub(crate) const MANY_KEYS: &str = "256 askers over 100,000 keys";
-pub(crate) const LEASED: &str = "256 askers, one leased key";
+pub(crate) const MANY_KEYS: &str = "many-keys";
 
 /// When askers stop.
 #[derive(Clone, Copy)]

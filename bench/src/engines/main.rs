@@ -16,8 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contender::{Contender, MEMCACHED, Node, POSTGRES, REDIS};
-use load::{KEYS_MAX, LEASED, MANY_KEYS, Scenario, Until};
-use table::{Row, find, short, thousands};
+use load::{KEYS_MAX, MANY_KEYS, Scenario, Until};
+use table::{Row, find};
+use tidegate_bench::is_quick;
+use tidegate_bench::report::{Figure, Report, Table};
 
 /// How long and how much is measured.
 pub(crate) struct Scale {
@@ -31,7 +33,7 @@ impl Scale {
     fn from_environment() -> Self {
         let decisions = std::env::var("DECISIONS").ok().and_then(|count| count.parse().ok());
         let decisions = |default| decisions.unwrap_or(default);
-        if std::env::var("QUICK").is_ok() {
+        if is_quick() {
             let (rounds, round) = (1, Duration::from_millis(50));
             return Self { rounds, round, keys: 1_000, decisions: decisions(20_000) };
         }
@@ -44,10 +46,11 @@ fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let (runtime, scale) = (runtime.expect("a runtime"), Scale::from_environment());
+    let mut report = Report::new("engines");
     if std::env::var("ONLY").is_ok_and(|only| only == "bloat") {
-        return runtime.block_on(bloat::measure(&scale));
+        return runtime.block_on(bloat::measure(&scale, &mut report));
     }
-    runtime.block_on(measure(&scale));
+    runtime.block_on(measure(&scale, &mut report));
 }
 
 /// An engine and the nodes that ask it.
@@ -56,7 +59,7 @@ struct Measured {
     nodes: Vec<Arc<Node>>,
 }
 
-async fn measure(scale: &Scale) {
+async fn measure(scale: &Scale, report: &mut Report) {
     let mut engines = Vec::new();
     for contender in contender::all().into_iter().filter(|it| is_asked_for("ENGINES", it.name)) {
         let nodes: Vec<_> = (0..2).map(|_| Arc::new(contender.node())).collect();
@@ -66,11 +69,9 @@ async fn measure(scale: &Scale) {
     let scenarios = Scenario::all(scale.keys);
     for scenario in scenarios.into_iter().filter(|it| is_asked_for("SCENARIOS", it.title)) {
         let rows = rows(&engines, scenario, scale).await;
-        table::print(scenario.title, &rows, REDIS);
-        match scenario.title {
-            MANY_KEYS => print_ratios(&rows),
-            LEASED => print_least(&rows),
-            _ => {}
+        report.add(&table::of_scenario(scenario, &rows, REDIS));
+        if scenario.id == MANY_KEYS {
+            report.add(&beside_peers(&rows));
         }
     }
 }
@@ -87,7 +88,7 @@ async fn rows(engines: &[Measured], scenario: Scenario, scale: &Scale) -> Vec<Ro
     let on_peers =
         |engine: &&Measured| [REDIS, POSTGRES, MEMCACHED].contains(&engine.contender.name);
     let beside: Vec<_> =
-        engines.iter().filter(on_peers).filter(|_| scenario.title == MANY_KEYS).collect();
+        engines.iter().filter(on_peers).filter(|_| scenario.id == MANY_KEYS).collect();
     let mut peers: Vec<_> =
         beside.iter().map(|engine| Row::new(peer_name(engine.contender.name))).collect();
     for round in 0..=scale.rounds {
@@ -109,18 +110,15 @@ fn peer_name(engine: &str) -> String {
     format!("rate-limiter-flexible on {engine}")
 }
 
-fn print_ratios(rows: &[Row]) {
-    println!();
+fn beside_peers(rows: &[Row]) -> Table {
+    let title = "rate-limiter-flexible on the same server";
+    let mut table = Table::new("peers", title, ["ratio of decisions", "ratio of our CPU"]);
     for engine in [POSTGRES, MEMCACHED, REDIS] {
         if let (Some(ours), Some(peer)) = (find(rows, engine), find(rows, &peer_name(engine))) {
-            let ratio = short(ours.ratio(peer));
-            println!("- {engine}: {ratio} × rate-limiter-flexible on the same server");
+            let rates = Figure::ratio(&ours.rounds(|it| it.rate), &peer.rounds(|it| it.rate));
+            let cpu = |row: &Row| row.rounds(|it| it.own_us);
+            table.row(engine, [rates.into(), Figure::saving(&cpu(ours), &cpu(peer)).into()]);
         }
     }
-}
-
-fn print_least(rows: &[Row]) {
-    let rate = |row: &Row| row.median(|it| it.rate);
-    let least = rows.iter().min_by(|a, b| rate(a).total_cmp(&rate(b))).expect("an engine");
-    println!("\n- Slowest with leases: {}, {} decisions/s", least.name, thousands(rate(least)));
+    table
 }

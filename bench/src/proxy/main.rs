@@ -6,16 +6,16 @@
 
 mod contender;
 mod load;
-mod site;
 
 use std::time::Duration;
 
 use contender::{Contender, Kind};
 use load::Load;
-use tidegate_bench::{median, rerun_off_first_processor};
+use tidegate_bench::report::{Figure, Report, Table};
+use tidegate_bench::{is_quick, rerun_off_first_processor, site};
 
 /// Page sizes in bytes.
-const PAGES: [usize; 2] = [200, 16 << 10];
+const PAGES: [(usize, &str); 2] = [(200, "200 bytes"), (16 << 10, "16 KiB")];
 /// Concurrent clients of the throughput measurement.
 const CLIENTS: usize = 50;
 
@@ -29,9 +29,9 @@ fn main() {
 }
 
 fn measure() {
-    let (rounds, round) = match std::env::var_os("QUICK") {
-        Some(_) => (1, Duration::from_millis(200)),
-        None => (5, Duration::from_secs(1)),
+    let (rounds, round) = match is_quick() {
+        true => (1, Duration::from_millis(200)),
+        false => (5, Duration::from_secs(1)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -40,66 +40,98 @@ fn measure() {
         let behind = |kind| Contender::start(kind, Some(port));
         let proxies = [Kind::Nginx, Kind::Tidegate, Kind::Limited].map(behind);
         let all: Vec<&Contender> = [&site].into_iter().chain(&proxies).collect();
+        let mut latencies =
+            Table::new("one", "one client", ["p50", "p99", "added at p50", "beside nginx"]);
+        let columns = ["requests/s", "CPU per request", "p99", "ratio to nginx"];
+        let mut rates = Table::new("many", format!("{CLIENTS} clients"), columns);
         for page in PAGES {
-            latency(&all, page, rounds, round).await;
-            throughput(&all, page, rounds, round).await;
+            latency(&mut latencies, &all, page, rounds, round).await;
+            throughput(&mut rates, &all, page, rounds, round).await;
         }
+        let mut report = Report::new("proxy");
+        report.add(&latencies);
+        report.add(&rates);
     });
 }
 
 /// One client that sends the next request as soon as it has the answer, so that no request queues.
-async fn latency(all: &[&Contender], page: usize, rounds: usize, round: Duration) {
-    let mut rows = vec![Vec::new(); all.len()];
-    let mut added = vec![Vec::new(); all.len()];
+async fn latency(
+    table: &mut Table,
+    all: &[&Contender],
+    (page, size): (usize, &str),
+    rounds: usize,
+    round: Duration,
+) {
+    // Of each contender: p50, p99, and what it adds to the first.
+    let mut rows = vec![[const { Vec::new() }; 3]; all.len()];
     for turn in 0..=rounds {
         let mut direct = 0.0;
-        for (index, contender) in all.iter().enumerate() {
+        for (index, (contender, [p50s, p99s, added])) in all.iter().zip(&mut rows).enumerate() {
             let load = Load::closed(contender.port(), page, 1, round).await;
             let (p50, p99) = (load.at(0.5), load.at(0.99));
             direct = if index == 0 { p50 } else { direct };
             // The first round is a warm-up.
             if turn > 0 {
-                rows[index].push((p50, p99));
-                added[index].push(p50 - direct);
+                p50s.push(p50);
+                p99s.push(p99);
+                added.push(p50 - direct);
             }
         }
     }
-    println!(
-        "\n## One client, {page} bytes\n\n| | p50, µs | p99, µs | added at p50, µs |\n|---|--:|--:|--:|"
-    );
-    for (index, contender) in all.iter().enumerate() {
-        let of = |pick: fn(&(f64, f64)) -> f64| {
-            median(&rows[index].iter().map(pick).collect::<Vec<_>>())
-        };
-        let (p50, p99, added) = (of(|row| row.0), of(|row| row.1), median(&added[index]));
-        println!("| {} | {p50:.0} | {p99:.0} | {added:.0} |", contender.name());
+    let nginx = &rows[nginx(all)];
+    for (contender, [p50, p99, added]) in all.iter().zip(&rows) {
+        let is_proxy = contender.kind() != Kind::Site;
+        let beside = Figure::cost_ratio(p50, &nginx[0]);
+        let cells = [
+            Figure::less("µs", p50).into(),
+            Figure::less("µs", p99).into(),
+            is_proxy.then(|| Figure::less("µs", added)).into(),
+            judged(beside, contender).into(),
+        ];
+        table.row(format!("{size}, {}", contender.name()), cells);
     }
 }
 
-async fn throughput(all: &[&Contender], page: usize, rounds: usize, round: Duration) {
-    let mut rows = vec![Vec::new(); all.len()];
+async fn throughput(
+    table: &mut Table,
+    all: &[&Contender],
+    (page, size): (usize, &str),
+    rounds: usize,
+    round: Duration,
+) {
+    // Of each contender: requests a second, CPU per request, and p99.
+    let mut rows = vec![[const { Vec::new() }; 3]; all.len()];
     for turn in 0..=rounds {
-        for (contender, row) in all.iter().zip(&mut rows) {
+        for (contender, [rates, cpu_us, p99_us]) in all.iter().zip(&mut rows) {
             let before = contender.cpu_s();
             let load = Load::closed(contender.port(), page, CLIENTS, round).await;
-            let cpu_us = (contender.cpu_s() - before) / load.count() as f64 * 1e6;
             if turn > 0 {
-                row.push((load.rate(), cpu_us, load.at(0.99)));
+                rates.push(load.rate());
+                cpu_us.push((contender.cpu_s() - before) / load.count() as f64 * 1e6);
+                p99_us.push(load.at(0.99));
             }
         }
     }
-    println!(
-        "\n## {CLIENTS} clients, {page} bytes\n\n| | requests/s | CPU per request, µs | p99, µs | beside nginx |\n\
-         |---|--:|--:|--:|--:|"
-    );
-    let nginx = all.iter().position(|it| it.kind() == Kind::Nginx).expect("nginx");
-    for (index, contender) in all.iter().enumerate() {
-        let of = |pick: fn(&(f64, f64, f64)) -> f64| {
-            median(&rows[index].iter().map(pick).collect::<Vec<_>>())
-        };
-        let pairs = rows[index].iter().zip(&rows[nginx]);
-        let ratio = median(&pairs.map(|(ours, theirs)| ours.0 / theirs.0).collect::<Vec<_>>());
-        let (rate, cpu, p99) = (of(|row| row.0), of(|row| row.1), of(|row| row.2));
-        println!("| {} | {rate:.0} | {cpu:.1} | {p99:.0} | {ratio:.2} |", contender.name());
+    let nginx = &rows[nginx(all)];
+    for (contender, [rates, cpu_us, p99_us]) in all.iter().zip(&rows) {
+        let cells = [
+            Figure::more("", rates).into(),
+            Figure::less("µs", cpu_us).into(),
+            Figure::less("µs", p99_us).into(),
+            judged(Figure::ratio(rates, &nginx[0]), contender).into(),
+        ];
+        table.row(format!("{size}, {}", contender.name()), cells);
     }
+}
+
+/// Only ours are better or worse.
+fn judged(figure: Figure, contender: &Contender) -> Figure {
+    match contender.kind() {
+        Kind::Site | Kind::Nginx => figure.unjudged(),
+        Kind::Tidegate | Kind::Limited => figure,
+    }
+}
+
+fn nginx(all: &[&Contender]) -> usize {
+    all.iter().position(|it| it.kind() == Kind::Nginx).expect("nginx")
 }

@@ -4,28 +4,30 @@
 use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClient;
 use tidegate_bench::own_cpu_s;
+use tidegate_bench::report::Cell;
 use tidegate_testkit::processes::{ClusterShape, RedisCluster, RedisServer};
 
 use super::*;
 
-pub(crate) async fn compare() {
-    println!("\n## Beside the clients of the redis crate\n");
-    println!("| | decisions/s | ratio | client's CPU per decision, µs | ratio |");
-    println!("|---|--:|--:|--:|--:|");
+pub(crate) async fn compare(report: &mut Report) {
+    let columns = ["decisions/s", "ratio", "client's CPU per decision", "ratio of CPU"];
+    let mut table = Table::new("library", "beside the redis crate", columns);
     let server = RedisServer::start();
     let client = redis::Client::open(server.url()).expect("a URL");
     let connection = client.get_multiplexed_async_connection().await.expect("a connection");
-    rows("one server", server.url(), &[&server], connection).await;
+    rows(&mut table, "one server", server.url(), &[&server], connection).await;
     drop(server);
     let cluster = RedisCluster::start_with(ClusterShape { masters: 3, replicas_each: 0 });
     let nodes: Vec<_> = cluster.nodes().iter().collect();
     let urls = nodes.iter().map(|node| format!("redis://{}", node.address()));
     let client = ClusterClient::new(urls).expect("URLs");
     let connection = client.get_async_connection().await.expect("a connection");
-    rows("cluster", cluster.url(), &nodes, connection).await;
+    rows(&mut table, "cluster of 3", cluster.url(), &nodes, connection).await;
+    report.add(&table);
 }
 
 async fn rows(
+    table: &mut Table,
     name: &str,
     url: String,
     nodes: &[&RedisServer],
@@ -46,17 +48,22 @@ async fn rows(
                 ours.push(rate);
             }
         }
-        let ratio = |of: fn(&Figures) -> f64| {
-            median(ours.iter().zip(&theirs).map(|(a, b)| of(a) / of(b)).collect())
-        };
-        let (rate, cpu) = (part(&theirs, |it| it.0), part(&theirs, |it| it.1));
-        println!("| {name}, the redis crate, {tasks} tasks | {rate:.0} | | {cpu:.1} | |");
-        let (rate, cpu) = (part(&ours, |it| it.0), part(&ours, |it| it.1));
-        println!(
-            "| {name}, tidegate, {tasks} tasks | {rate:.0} | {:.2} | {cpu:.1} | {:.2} |",
-            ratio(|it| it.0),
-            1.0 / ratio(|it| it.1)
-        );
+        let parts = |row: &[Figures]| [rounds(row, |it| it.0), rounds(row, |it| it.1)];
+        let ([rates, cpu], [their_rates, their_cpu]) = (parts(&ours), parts(&theirs));
+        let theirs = [
+            Figure::more("", &their_rates).into(),
+            Cell::Empty,
+            Figure::less("µs", &their_cpu).into(),
+            Cell::Empty,
+        ];
+        let ours = [
+            Figure::more("", &rates).into(),
+            Figure::ratio(&rates, &their_rates).into(),
+            Figure::less("µs", &cpu).into(),
+            Figure::saving(&cpu, &their_cpu).into(),
+        ];
+        table.row(format!("{name}, the redis crate, {tasks} tasks"), theirs);
+        table.row(format!("{name}, tidegate, {tasks} tasks"), ours);
     }
 }
 

@@ -18,10 +18,11 @@ use tidegate::{
     Clock, DenyCache, KeyedLimit, Leases, Limit, Mode, Op, Scope, Store, StoreReply, StoreRequest,
     SystemClock,
 };
+use tidegate_bench::is_quick;
+use tidegate_bench::report::{Figure, Report, Table};
 use tidegate_redis::{RedisOptions, RedisStore};
 
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_millis(1500);
 const CLIENTS: usize = 50;
 const KEYS: usize = 100_000;
 const IDLE_CHECKS: usize = 2_000;
@@ -30,24 +31,32 @@ const PLENTY: &str = "1000000/s burst 4000000000";
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime");
+    let (runtime, mut report) = (runtime.expect("a runtime"), Report::new("redis"));
     if std::env::var("ONLY").is_ok_and(|only| only == "library") {
-        return runtime.block_on(library::compare());
+        return runtime.block_on(library::compare(&mut report));
     }
     let server = Server::start();
     if std::env::var("ONLY").is_ok_and(|only| only == "worst") {
-        return runtime.block_on(worst_case::measure(&server));
+        return runtime.block_on(worst_case::measure(&server, &mut report));
     }
     let bare = server.cli(&["SCRIPT", "LOAD", include_str!("bare.lua")]);
     runtime.block_on(async {
-        throughput(&server, &bare).await;
-        idle(&server, &bare).await;
-        leased(&server).await;
-        blocked(&server).await;
-        algorithms(&server).await;
-        worst_case::measure(&server).await;
-        library::compare().await;
+        report.add(&throughput(&server, &bare).await);
+        report.add(&idle(&server, &bare).await);
+        let columns = ["M decisions/s", "decisions per call to Redis"];
+        let mut table = Table::new("near", "answered without asking Redis", columns);
+        leased(&mut table, &server).await;
+        blocked(&mut table, &server).await;
+        report.add(&table);
+        report.add(&algorithms(&server).await);
+        worst_case::measure(&server, &mut report).await;
+        library::compare(&mut report).await;
     });
+}
+
+/// How long a round is.
+fn round() -> Duration {
+    Duration::from_millis(if is_quick() { 50 } else { 1500 })
 }
 
 fn store(url: String) -> RedisStore {
@@ -75,12 +84,12 @@ async fn rate<F>(tasks: usize, check: impl Fn(usize) -> F + Clone + Send + 'stat
 where
     F: Future<Output = ()> + Send,
 {
-    let (count, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    let (count, start, round) = (Arc::new(AtomicU64::new(0)), Instant::now(), round());
     let spawn = |task: usize| {
         let (check, count) = (check.clone(), count.clone());
         tokio::spawn(async move {
             let mut number = task << 32;
-            while start.elapsed() < ROUND {
+            while start.elapsed() < round {
                 number += 1;
                 check(number).await;
                 count.fetch_add(1, Ordering::Relaxed);
@@ -120,13 +129,10 @@ fn bare_rate(server: &Server, bare: &str) -> f64 {
     rate.and_then(|rate| rate.trim_matches('"').parse().ok()).expect("a rate")
 }
 
-async fn throughput(server: &Server, bare: &str) {
-    println!("## Many checks at once\n");
-    println!("| | decisions/s | Redis' CPU per decision, µs | decisions per call |");
-    println!("|---|--:|--:|--:|");
+async fn throughput(server: &Server, bare: &str) -> Table {
     let store = Arc::new(store(server.url()));
     let tasks = [CLIENTS, 256];
-    let mut rows = vec![vec![]; tasks.len() + 1];
+    let mut rows = [const { vec![] }; 3];
     for _ in 0..ROUNDS {
         let before = server.cpu();
         let rate = bare_rate(server, bare);
@@ -140,26 +146,29 @@ async fn throughput(server: &Server, bare: &str) {
             rows[row + 1].push((rate, cpu, decisions / server.scripts().0.max(1.0)));
         }
     }
-    let names = [
-        "one EVALSHA per check, 50 clients, pipeline 1",
-        "tidegate, 50 tasks",
-        "tidegate, 256 tasks",
-    ];
-    for (name, row) in names.iter().zip(&rows) {
-        let (rate, cpu, batch) = (part(row, |it| it.0), part(row, |it| it.1), part(row, |it| it.2));
-        println!("| {name} | {rate:.0} | {cpu:.1} | {batch:.1} |");
+    let names =
+        ["one `EVALSHA` per check, 50 clients", "tidegate, 50 tasks", "tidegate, 256 tasks"];
+    let columns =
+        ["decisions/s", "ratio", "Redis' CPU per decision", "ratio of CPU", "decisions per call"];
+    let mut table = Table::new("many", "many checks at once", columns);
+    let parts = rows
+        .each_ref()
+        .map(|row| [rounds(row, |it| it.0), rounds(row, |it| it.1), rounds(row, |it| it.2)]);
+    let [bare_rates, bare_cpu, _] = &parts[0];
+    for (index, (name, [rates, cpu, batches])) in names.iter().zip(&parts).enumerate() {
+        let cells = [
+            Figure::more("", rates).into(),
+            (index > 0).then(|| Figure::ratio(rates, bare_rates)).into(),
+            Figure::less("µs", cpu).into(),
+            (index > 0).then(|| Figure::saving(cpu, bare_cpu)).into(),
+            Figure::neither("", batches).into(),
+        ];
+        table.row(*name, cells);
     }
-    for (name, row) in names.iter().zip(&rows).skip(1) {
-        let rate = median(row.iter().zip(&rows[0]).map(|(a, b)| a.0 / b.0).collect());
-        let cpu = median(row.iter().zip(&rows[0]).map(|(a, b)| b.1 / a.1).collect());
-        println!(
-            "\n{name}: {rate:.2} × the decisions per second, {cpu:.2} × per second of Redis' CPU"
-        );
-    }
+    table
 }
 
-async fn idle(server: &Server, bare: &str) {
-    println!("\n## One check at a time\n");
+async fn idle(server: &Server, bare: &str) -> Table {
     let client = redis::Client::open(server.url()).expect("a URL");
     let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
     let store = store(server.url());
@@ -183,76 +192,78 @@ async fn idle(server: &Server, bare: &str) {
             theirs.push((median(b.clone()), at(&b, 0.99)));
         }
     }
-    println!("| µs | p50 | p99 |\n|---|--:|--:|");
-    for (name, rows) in [("bare EVALSHA, same client library", &theirs), ("tidegate", &ours)] {
-        println!("| {name} | {:.0} | {:.0} |", part(rows, |it| it.0), part(rows, |it| it.1));
+    let mut table = Table::new("one", "one check at a time", ["p50", "p99", "p50 / bare"]);
+    let bare_p50 = rounds(&theirs, |it| it.0);
+    let name = "bare `EVALSHA` through the same client library";
+    for (name, rows) in [(name, &theirs), ("tidegate", &ours)] {
+        let p50 = rounds(rows, |it| it.0);
+        let cells = [
+            Figure::less("µs", &p50).into(),
+            Figure::less("µs", &rounds(rows, |it| it.1)).into(),
+            (name == "tidegate").then(|| Figure::cost_ratio(&p50, &bare_p50)).into(),
+        ];
+        table.row(name, cells);
     }
-    let ratio = median(ours.iter().zip(&theirs).map(|(a, b)| a.0 / b.0).collect());
-    println!("\nAt the median {ratio:.2} × the bare round trip");
+    table
 }
 
-async fn leased(server: &Server) {
-    println!("\n## A leased hot key, one task\n");
+async fn leased(table: &mut Table, server: &Server) {
     let leases = Leases::around(store(server.url()));
     let (scope, limit) = (Scope::named("leased", ""), "100000000/s".parse().expect("a limit"));
     let mut rates = vec![];
     for _ in 0..ROUNDS {
         let (mut count, start) = (0_u64, Instant::now());
-        while start.elapsed() < ROUND {
+        while start.elapsed() < round() {
             for _ in 0..256 {
                 check(&leases, &scope, &limit, "hot").await;
             }
             count += 256;
             tokio::task::yield_now().await;
         }
-        rates.push(count as f64 / start.elapsed().as_secs_f64());
+        rates.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);
     }
     let stats = leases.stats();
-    println!(
-        "{:.2} M decisions/s; {} requests for {} decisions",
-        median(rates) / 1e6,
-        stats.requests,
-        stats.decided
-    );
+    let per_call = stats.decided as f64 / stats.requests.max(1) as f64;
+    let cells = [Figure::more("", &rates).into(), Figure::neither("", &[per_call]).into()];
+    table.row("a leased hot key, one task", cells);
 }
 
-async fn blocked(server: &Server) {
-    println!("\n## A blocked key, remembered\n");
+async fn blocked(table: &mut Table, server: &Server) {
     let store = DenyCache::new(store(server.url()));
     let (scope, limit) = (Scope::named("blocked", ""), "1/h".parse().expect("a limit"));
     check(&store, &scope, &limit, "hot").await;
     check(&store, &scope, &limit, "hot").await;
     server.cli(&["CONFIG", "RESETSTAT"]);
     let (mut count, start) = (0_u64, Instant::now());
-    while start.elapsed() < 4 * ROUND {
+    while start.elapsed() < 4 * round() {
         for _ in 0..256 {
             check(&store, &scope, &limit, "hot").await;
         }
         count += 256;
         tokio::task::yield_now().await;
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!(
-        "{:.2} M refusals/s; {:.2} calls to Redis a second",
-        count as f64 / seconds / 1e6,
-        server.scripts().0 / seconds
-    );
+    let rate = count as f64 / start.elapsed().as_secs_f64() / 1e6;
+    let per_call = count as f64 / server.scripts().0.max(1.0);
+    let cells = [Figure::more("", &[rate]).into(), Figure::neither("", &[per_call]).into()];
+    table.row("a blocked key in the deny cache", cells);
 }
 
-async fn algorithms(server: &Server) {
-    println!("\n## Each algorithm, one check at a time\n");
-    println!("| limit | p50, µs | p99, µs | script, µs | MEMORY USAGE, bytes | units counted |");
-    println!("|---|--:|--:|--:|--:|--:|");
+const SLIDING_LOG: &str = "sliding log";
+const CONCURRENCY: &str = "concurrency";
+
+async fn algorithms(server: &Server) -> Table {
+    let columns = ["p50", "p99", "in the script", "`MEMORY USAGE`"];
+    let mut table = Table::new("algorithms", "one check at a time, through the library", columns);
     let store = store(server.url());
-    for text in [
-        "1000000/s burst 4000000000",
-        "300000/7s burst 1000000000",
-        "token-bucket 1000000/s capacity 4000000000",
-        "fixed-window 1000000/h",
-        "sliding-window 1000000/h",
-        "sliding-log 100000/h",
-        "quota 1000000/month",
-        "concurrency 100000 lease 1h",
+    for (name, text) in [
+        ("GCRA, whole µs per unit", "1000000/s burst 4000000000"),
+        ("GCRA, with a fraction", "300000/7s burst 1000000000"),
+        ("token bucket", "token-bucket 1000000/s capacity 4000000000"),
+        ("fixed window", "fixed-window 1000000/h"),
+        ("sliding window, 10 slots", "sliding-window 1000000/h"),
+        (SLIDING_LOG, "sliding-log 100000/h"),
+        ("calendar quota", "quota 1000000/month"),
+        (CONCURRENCY, "concurrency 100000 lease 1h"),
     ] {
         let (scope, limit) = (Scope::named("api", ""), text.parse().expect("a limit"));
         check(&store, &scope, &limit, &key(7)).await;
@@ -264,22 +275,29 @@ async fn algorithms(server: &Server) {
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
         let (calls, us) = server.scripts();
-        let name = server.cli(&["--scan", "--pattern", &format!("tg:*{}*", key(7))]);
+        let stored = server.cli(&["--scan", "--pattern", &format!("tg:*{}*", key(7))]);
         let bytes =
-            server.cli(&["MEMORY", "USAGE", name.lines().next().unwrap_or(""), "SAMPLES", "0"]);
-        println!(
-            "| `{text}` | {:.0} | {:.0} | {:.1} | {bytes} | {} |",
-            at(&times, 0.5),
-            at(&times, 0.99),
-            us / calls.max(1.0),
-            IDLE_CHECKS + 1,
-        );
+            server.cli(&["MEMORY", "USAGE", stored.lines().next().unwrap_or(""), "SAMPLES", "0"]);
+        let (bytes, units): (f64, _) = (bytes.parse().expect("a size"), IDLE_CHECKS + 1);
+        let memory = match name {
+            SLIDING_LOG => Figure::less("bytes per admission", &[bytes / units as f64]),
+            CONCURRENCY => Figure::less("bytes per holder", &[bytes / units as f64]),
+            _ => Figure::less("bytes", &[bytes]).decimals(0),
+        };
+        let cells = [
+            Figure::less("µs", &[at(&times, 0.5)]).into(),
+            Figure::less("µs", &[at(&times, 0.99)]).into(),
+            Figure::less("µs", &[us / calls.max(1.0)]).into(),
+            memory.into(),
+        ];
+        table.row(name, cells);
         server.cli(&["FLUSHALL"]);
     }
+    table
 }
 
-fn part<T>(rows: &[T], of: impl Fn(&T) -> f64) -> f64 {
-    median(rows.iter().map(of).collect())
+fn rounds<T>(rows: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
+    rows.iter().map(of).collect()
 }
 
 fn median(figures: Vec<f64>) -> f64 {

@@ -7,6 +7,7 @@ use tidegate::{
     Coordination, KeyedLimit, Limit, Mode, Op, OverrideChange, OverrideStore, ReadingReport,
     Return, Scope, Store, StoreRequest, Timestamp,
 };
+use tidegate_bench::report::{Figure, Report, Table};
 use tidegate_redis::{RedisOptions, RedisStore};
 
 use crate::server::Server;
@@ -17,14 +18,13 @@ const ROUNDS: usize = 5;
 /// Elements that one command adds.
 const CHUNK: u64 = 1000;
 
-pub(crate) async fn measure(server: &Server) {
+pub(crate) async fn measure(server: &Server, report: &mut Report) {
     let deadline = Duration::from_secs(20);
     let (replays, announces) = (true, false);
     let options = RedisOptions { replays, announces, deadline, ..RedisOptions::new(server.url()) };
-    let bench = Bench { server, store: RedisStore::new(options).expect("a URL") };
-    println!(
-        "\nworst case of each script: µs of Redis per call, the least of {ROUNDS} (or one, if it cannot be repeated)"
-    );
+    let store = RedisStore::new(options).expect("a URL");
+    let table = Table::new("worst", "worst case of each script", ["µs of Redis per call"]);
+    let mut bench = Bench { server, store, table };
     bench.plain().await;
     bench.windows().await;
     for units in [100_000, 1_000_000] {
@@ -32,11 +32,13 @@ pub(crate) async fn measure(server: &Server) {
     }
     bench.permits(100_000).await;
     bench.tables().await;
+    report.add(&bench.table);
 }
 
 struct Bench<'a> {
     server: &'a Server,
     store: RedisStore,
+    table: Table,
 }
 
 impl Bench<'_> {
@@ -57,27 +59,32 @@ impl Bench<'_> {
         self.store.decide(&ask, Timestamp::from_micros(now_us)).await.expect("an answer");
     }
 
-    async fn repeated(&self, what: &str, limits: &[Limit], op: Op, cost: u64, now_us: u64) {
-        let mut least = f64::INFINITY;
+    /// Of a call that can be repeated.
+    async fn repeated(&mut self, what: &str, limits: &[Limit], op: Op, cost: u64, now_us: u64) {
+        let mut us = Vec::new();
         for _ in 0..ROUNDS {
-            least = least.min(self.timed(self.ask(limits, op, cost, now_us)).await.0);
+            us.push(self.timed(self.ask(limits, op, cost, now_us)).await.0);
         }
-        println!("  {what:<58} {least:>8.0}");
+        self.row(what, &us);
     }
 
-    async fn once(&self, what: &str, limits: &[Limit], op: Op, cost: u64, now_us: u64) {
+    async fn once(&mut self, what: &str, limits: &[Limit], op: Op, cost: u64, now_us: u64) {
         let us = self.timed(self.ask(limits, op, cost, now_us)).await.0;
-        println!("  {what:<58} {us:>8.0}");
+        self.row(what, &[us]);
     }
 
-    async fn plain(&self) {
+    fn row(&mut self, what: impl Into<String>, us: &[f64]) {
+        self.table.row(what, [Figure::less("", us).into()]);
+    }
+
+    async fn plain(&mut self) {
         let limit: Limit = "100/min".parse().expect("a limit");
         self.repeated("GCRA", &[limit.clone()], Op::Peek, 1, NOW_US).await;
         let sixteen = vec![limit; 16];
         self.repeated("16 GCRA limits in one check", &sixteen, Op::Take, 1, NOW_US).await;
     }
 
-    async fn windows(&self) {
+    async fn windows(&mut self) {
         let limit: Limit = "sliding-window 1000000000/s buckets 1000".parse().expect("a limit");
         let one = [limit.clone()];
         for slot in 0..1000 {
@@ -85,11 +92,11 @@ impl Bench<'_> {
         }
         let now_us = NOW_US + 999_999;
         self.repeated("sliding window, 1,000 buckets: take", &one, Op::Take, 1, now_us).await;
-        self.repeated("… refusal", &one, Op::Take, 999_999_999, now_us).await;
-        self.repeated("… refund", &one, Op::Refund, 1000, now_us).await;
+        self.repeated("… of 1,000 buckets: refusal", &one, Op::Take, 999_999_999, now_us).await;
+        self.repeated("… of 1,000 buckets: refund", &one, Op::Refund, 1000, now_us).await;
     }
 
-    async fn log(&self, units: u64) {
+    async fn log(&mut self, units: u64) {
         let limit: Limit = format!("sliding-log {units}/h").parse().expect("a limit");
         let limits = [limit];
         let at = |age_us| {
@@ -112,7 +119,7 @@ impl Bench<'_> {
         }
     }
 
-    async fn permits(&self, permits: u64) {
+    async fn permits(&mut self, permits: u64) {
         let limit: Limit = format!("concurrency {permits} lease 1min").parse().expect("a limit");
         let limits = [limit];
         for (what, op, cost, now_us) in [
@@ -133,7 +140,7 @@ impl Bench<'_> {
     }
 
     /// The scripts that no check waits for, but whose time all do.
-    async fn tables(&self) {
+    async fn tables(&mut self) {
         let now = Timestamp::from_micros(NOW_US);
         for n in 0..10_000 {
             let key = format!("user-{n:0145}");
@@ -143,7 +150,7 @@ impl Bench<'_> {
         }
         let load = async { self.store.overrides(0, now).await.map(drop).expect("a table") };
         let (us, pages) = self.timed(load).await;
-        println!("  {:<58} {us:>8.0}", format!("10,000 overrides: one of {pages} pages"));
+        self.row(format!("10,000 overrides: one of {pages} pages"), &[us]);
         let report = async |node, second: u64| {
             let (scope, tick, reading) = ("db", Duration::from_secs(1), "v".repeat(400));
             let report = ReadingReport { scope, tick, node, reading: &reading };
@@ -154,7 +161,7 @@ impl Bench<'_> {
             report(node, 0).await;
         }
         let (us, _) = self.timed(report(1, 1)).await;
-        println!("  {:<58} {us:>8.0}", "readings of 1,000 nodes, 400 bytes each");
+        self.row("readings of 1,000 nodes, 400 bytes each", &[us]);
     }
 
     /// Fills a list or a sorted set.

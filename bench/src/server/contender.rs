@@ -9,11 +9,15 @@ use crate::load::{PLENTY, Wire};
 const TIDEGATE: &str = "target/dist/tidegate";
 /// The configuration of tidegate. Requests to the other servers contain the limit.
 const CONFIG: &str = "target/bench-server.yaml";
+/// Names another build of tidegate, for instance the version before a change.
+const BEFORE: &str = "BEFORE";
 const THROTTLECRAB: &str = "target/peers/bin/throttlecrab-server";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Tidegate,
+    /// The one that `BEFORE` names.
+    Before,
     Throttlecrab,
     /// The minimum cost of a door: one process per protocol.
     Floor(&'static str),
@@ -23,6 +27,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tidegate => "tidegate",
+            Self::Before => "tidegate before",
             Self::Throttlecrab => "throttlecrab-server 0.4",
             Self::Floor("resp") => "floor: tokio",
             Self::Floor("resp-library") => "floor: tokio and redis-protocol",
@@ -41,10 +46,11 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
-    pub(crate) const fn all() -> [Kind; 6] {
-        let floor = Kind::Floor;
-        let [resp, library] = [floor("resp"), floor("resp-library")];
-        [Kind::Tidegate, Kind::Throttlecrab, resp, library, floor("http"), floor("grpc")]
+    pub(crate) fn all() -> Vec<Kind> {
+        let before = std::env::var_os(BEFORE).map(|_| Kind::Before);
+        let floors = ["resp", "resp-library", "http", "grpc"].map(Kind::Floor);
+        let ours = [Kind::Tidegate].into_iter().chain(before);
+        ours.chain([Kind::Throttlecrab]).chain(floors).collect()
     }
 
     pub(crate) fn start(kind: Kind) -> Self {
@@ -56,9 +62,13 @@ impl Contender {
             args.extend(flag(port));
         };
         let program = match kind {
-            Kind::Tidegate => {
-                let help = Command::new(TIDEGATE).args(["serve", "--help"]).output();
-                let help = help.expect("target/dist/tidegate was built");
+            Kind::Tidegate | Kind::Before => {
+                let program = match kind {
+                    Kind::Before => std::env::var(BEFORE).expect("a path"),
+                    _ => TIDEGATE.to_owned(),
+                };
+                let help = Command::new(&program).args(["serve", "--help"]).output();
+                let help = help.unwrap_or_else(|error| panic!("{program}: {error}"));
                 let help = String::from_utf8_lossy(&help.stdout).into_owned();
                 let at = |flag: &str, port| vec![flag.to_owned(), format!("127.0.0.1:{port}")];
                 let [burst, units, seconds] = PLENTY;
@@ -71,7 +81,7 @@ impl Contender {
                         open(door, &|port| at(flag, port));
                     }
                 }
-                TIDEGATE.to_owned()
+                program
             }
             Kind::Throttlecrab => {
                 for (door, name) in [(&mut resp, "redis"), (&mut http, "http"), (&mut grpc, "grpc")]
@@ -103,16 +113,12 @@ impl Contender {
         self.kind.name()
     }
 
-    pub(crate) fn is_ours(&self) -> bool {
-        self.kind == Kind::Tidegate
-    }
-
-    pub(crate) const fn is_floor(&self) -> bool {
-        matches!(self.kind, Kind::Floor(_))
-    }
-
     pub(crate) fn is_throttlecrab(&self) -> bool {
         self.kind == Kind::Throttlecrab
+    }
+
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The port of a protocol, if the server has it.

@@ -1,5 +1,6 @@
-//! The floors: minimal doors that parse a request and always give the same answer.
+//! The floors: minimal doors that parse a request and always give the same answer, or decide with the simplest limiter.
 
+mod arrivals;
 mod grpc;
 mod http;
 mod resp;

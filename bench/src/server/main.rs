@@ -2,7 +2,8 @@
 //!
 //! The floors are this program in another process: it parses frames and writes a fixed answer. All servers run on one
 //! processor and the load on the others; rounds alternate, so that noise affects all alike. Figures are medians, and a
-//! ratio is the median of the rounds' ratios. `QUICK=1` only shows that everything works; `ONLY=http` measures one door.
+//! ratio is the median of the rounds' ratios. `QUICK=1` only shows that everything works; `ONLY=http` measures one door;
+//! `BEFORE=PROGRAM` adds another build of tidegate.
 
 mod contender;
 mod floor;
@@ -11,10 +12,12 @@ mod table;
 
 use std::time::Duration;
 
-use contender::Contender;
-use load::{Load, Wire};
+use contender::{Contender, Kind};
+use load::Wire;
 use table::Figures;
-use tidegate_bench::{RaisedPriority, rerun_off_first_processor};
+use tidegate_bench::load::Load;
+use tidegate_bench::report::{Cell, Figure, Report, Table};
+use tidegate_bench::{RaisedPriority, is_quick, rerun_off_first_processor};
 
 const WIRES: [Wire; 5] = [Wire::Resp(1), Wire::Resp(16), Wire::Resp(64), Wire::Http, Wire::Grpc];
 
@@ -27,9 +30,9 @@ struct Effort {
 
 impl Effort {
     fn from_env() -> Self {
-        match std::env::var_os("QUICK") {
-            Some(_) => Self { rounds: 1, round: Duration::from_millis(300), keys: 50_000 },
-            None => Self { rounds: 5, round: Duration::from_millis(1500), keys: 1_000_000 },
+        match is_quick() {
+            true => Self { rounds: 1, round: Duration::from_millis(300), keys: 50_000 },
+            false => Self { rounds: 5, round: Duration::from_millis(1500), keys: 1_000_000 },
         }
     }
 }
@@ -52,25 +55,30 @@ fn measure(effort: &Effort) {
         RaisedPriority::warn();
         let only = std::env::var("ONLY").ok();
         let is_wanted = |wire: &Wire| only.as_ref().is_none_or(|only| wire.door() == only);
+        let (mut report, mut doors) = (Report::new("server"), table::of_doors());
         for wire in WIRES.into_iter().filter(is_wanted) {
-            throughput(&contenders, wire, effort).await;
+            throughput(&mut report, &mut doors, &contenders, wire, effort).await;
         }
+        report.add(&doors);
+        drop(contenders);
         if only.is_none() {
-            memory(effort).await;
+            report.add(&memory(effort).await);
         }
     });
 }
 
-async fn throughput(contenders: &[Contender], wire: Wire, effort: &Effort) {
+async fn throughput(
+    report: &mut Report,
+    doors: &mut Table,
+    contenders: &[Contender],
+    wire: Wire,
+    effort: &Effort,
+) {
     let able: Vec<&Contender> = contenders.iter().filter(|it| it.port(wire).is_some()).collect();
-    println!("\n## {wire}\n");
-    if !able.iter().any(|it| it.is_ours()) {
-        println!("This build of tidegate has no such door.\n");
-    }
     let mut rows = vec![Figures::default(); able.len()];
     for round in 0..=effort.rounds {
         for (contender, row) in able.iter().zip(&mut rows) {
-            let clients = Load::clients(contender, wire).await;
+            let clients = load::clients(contender, wire).await;
             let before = contender.process().cpu_s();
             let load = Load::closed(clients, effort.round).await;
             let cpu_us = (contender.process().cpu_s() - before) / load.count() as f64 * 1e6;
@@ -84,7 +92,8 @@ async fn throughput(contenders: &[Contender], wire: Wire, effort: &Effort) {
     if !matches!(wire, Wire::Resp(2..)) {
         latency_at_half_load(&able, wire, &mut rows, effort).await;
     }
-    table::print(&able, &rows);
+    report.add(&table::of_door(wire, &able, &rows));
+    table::add_door(doors, wire, &able, &rows);
 }
 
 /// Latency at half of the throughput of each server, with real-time priority. In short rounds, so that occasional stalls
@@ -98,7 +107,7 @@ async fn latency_at_half_load(
     for _ in 0..effort.rounds * 4 {
         for (contender, row) in able.iter().zip(&mut *rows) {
             let half = row.rate() / 2.0;
-            let clients = Load::clients(contender, wire).await;
+            let clients = load::clients(contender, wire).await;
             let raised = RaisedPriority::raise(Some(contender.process()));
             row.half_us.push(Load::paced(clients, half, effort.round / 4).await.at(0.99));
             drop(raised);
@@ -108,20 +117,21 @@ async fn latency_at_half_load(
 }
 
 /// Memory of new processes: at rest, and with a million keys.
-async fn memory(effort: &Effort) {
-    println!("\n## Memory, MB\n\n| | at rest | {} keys |\n|---|--:|--:|", effort.keys);
+async fn memory(effort: &Effort) -> Table {
+    let mut table = Table::new("memory", "memory, MB", ["at rest", "with a million keys"]);
     for kind in Contender::all() {
-        let name = kind.name();
         let contender = Contender::start(kind);
-        let idle = contender.process().resident_mb();
-        let wire = Wire::Resp(64);
-        let full = match contender.port(wire).filter(|_| !contender.is_floor()) {
+        let resident = || Figure::less("", &[contender.process().resident_mb()]);
+        let idle = resident();
+        let is_floor = matches!(kind, Kind::Floor(_));
+        let full = match contender.port(Wire::Resp(64)).filter(|_| !is_floor) {
             Some(_) => {
                 load::fill(&contender, effort.keys).await;
-                format!("{:.1}", contender.process().resident_mb())
+                resident().into()
             }
-            None => "–".to_owned(),
+            None => Cell::Empty,
         };
-        println!("| {name} | {idle:.1} | {full} |");
+        table.row(kind.name(), [idle.into(), full]);
     }
+    table
 }

@@ -7,6 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
+use tidegate_bench::wire::rls::{
+    Descriptor, DescriptorStatus, RateLimit, RateLimitRequest, RateLimitResponse, SERVICE, Span,
+};
 use tokio::net::TcpListener;
 use tonic::Status;
 use tonic::body::Body;
@@ -16,71 +19,11 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_prost::ProstCodec;
 
-#[derive(Clone, PartialEq, prost::Message)]
-struct RateLimitRequest {
-    #[prost(string, tag = "1")]
-    domain: String,
-    #[prost(message, repeated, tag = "2")]
-    descriptors: Vec<Descriptor>,
-    #[prost(uint32, tag = "3")]
-    hits_addend: u32,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Descriptor {
-    #[prost(message, repeated, tag = "1")]
-    entries: Vec<Entry>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Entry {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct RateLimitResponse {
-    #[prost(int32, tag = "1")]
-    overall_code: i32,
-    #[prost(message, repeated, tag = "2")]
-    statuses: Vec<DescriptorStatus>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct DescriptorStatus {
-    #[prost(int32, tag = "1")]
-    code: i32,
-    #[prost(message, optional, tag = "2")]
-    current_limit: Option<RateLimit>,
-    #[prost(uint32, tag = "3")]
-    limit_remaining: u32,
-    #[prost(message, optional, tag = "4")]
-    duration_until_reset: Option<Span>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct RateLimit {
-    #[prost(uint32, tag = "1")]
-    requests_per_unit: u32,
-    #[prost(int32, tag = "2")]
-    unit: i32,
-    #[prost(string, tag = "3")]
-    name: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Span {
-    #[prost(int64, tag = "1")]
-    seconds: i64,
-}
-
 #[derive(Clone)]
 struct Floor;
 
 impl NamedService for Floor {
-    const NAME: &'static str = "envoy.service.ratelimit.v3.RateLimitService";
+    const NAME: &'static str = SERVICE;
 }
 
 impl UnaryService<RateLimitRequest> for Floor {

@@ -1,30 +1,28 @@
-//! RESP on tokio alone: large reads, one write per read, and the simplest limiter: arrival times in one map behind one
-//! lock, which is taken once per read. Commands are parsed in place, or by the redis-protocol crate.
+//! RESP on tokio alone: large reads, one write per read, and GCRA over a table without locks. Commands are parsed in place,
+//! or by the redis-protocol crate.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
-use hashbrown::HashMap;
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The theoretical arrival time of each key, in nanoseconds since the start.
-type Arrivals = HashMap<Box<[u8]>, u64>;
+use super::arrivals::Arrivals;
 
 /// Parses the first command: its arguments and its length, or `None` if it is incomplete.
 pub(super) type Parse = fn(&[u8]) -> Option<([&[u8]; 5], usize)>;
 
 struct Floor {
     start: Instant,
-    arrivals: Mutex<Arrivals>,
+    arrivals: Arrivals,
     parse: Parse,
 }
 
 pub(super) async fn serve(listener: TcpListener, parse: Parse) {
-    let floor = Arc::new(Floor { start: Instant::now(), arrivals: Mutex::default(), parse });
+    let floor = Arc::new(Floor { start: Instant::now(), arrivals: Arrivals::new(), parse });
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         tokio::spawn(connection(stream, floor.clone()));
@@ -48,29 +46,20 @@ impl Floor {
     /// Answers the complete commands, and returns their length.
     fn answer(&self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let now = u64::try_from(self.start.elapsed().as_nanos()).expect("a short run");
-        let mut arrivals = self.arrivals.lock().expect("no panics");
         let mut done = 0;
         while let Some((parts, length)) = (self.parse)(&bytes[done..]) {
             done += length;
-            throttle(&mut arrivals, now, parts, out);
+            throttle(&self.arrivals, now, parts, out);
         }
         done
     }
 }
 
 /// Decides one command with GCRA.
-fn throttle(arrivals: &mut Arrivals, now: u64, parts: [&[u8]; 5], out: &mut Vec<u8>) {
+fn throttle(arrivals: &Arrivals, now: u64, parts: [&[u8]; 5], out: &mut Vec<u8>) {
     let [_, key, burst, units, seconds] = parts;
     let (burst, interval) = (decimal(burst) + 1, decimal(seconds) * 1_000_000_000 / decimal(units));
-    let arrival = arrivals.get_mut(key);
-    let next = arrival.as_ref().map_or(now, |arrival| now.max(**arrival)) + interval;
-    let room = (now + burst * interval).checked_sub(next);
-    if room.is_some() {
-        match arrival {
-            Some(arrival) => *arrival = next,
-            None => drop(arrivals.insert(key.into(), next)),
-        }
-    }
+    let (next, room) = arrivals.take(key, now, burst, interval);
     let left = room.unwrap_or(0) / interval;
     let (limited, retry) = if room.is_some() { (0, -1) } else { (1, 1) };
     let reset = (next - now).div_ceil(1_000_000_000);

@@ -1,16 +1,14 @@
 //! Commands of the Redis protocol, many in one write.
 
-use std::fmt::Write;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tidegate_bench::wire::{connect, resp};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::{PLENTY, PREPARED, Wire, key, keys_of};
 use crate::contender::Contender;
 
-/// The number of newlines in an answer of five integers.
-const NEWLINES: usize = 6;
+/// The integers in an answer.
+const INTEGERS: usize = 5;
 
 pub(crate) struct Client {
     stream: TcpStream,
@@ -29,39 +27,21 @@ impl Client {
         };
         let batches = (0..PREPARED).map(&mut batch).collect();
         let port = contender.port(Wire::Resp(pipeline)).expect("a port");
-        let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
-        stream.set_nodelay(true).expect("a socket");
+        let stream = connect(port).await.expect("a connection");
         Self { stream, pipeline, batches, bytes: vec![0; 64 << 10] }
     }
 
     pub(super) async fn exchange(&mut self, number: usize) -> usize {
         let batch = &self.batches[number % PREPARED];
-        send(&mut self.stream, batch, self.pipeline, &mut self.bytes).await;
+        resp::exchange(&mut self.stream, batch, self.pipeline, INTEGERS, &mut self.bytes).await;
         self.pipeline
-    }
-}
-
-/// Sends commands, and waits for their answers.
-async fn send(stream: &mut TcpStream, text: &str, commands: usize, bytes: &mut [u8]) {
-    stream.write_all(text.as_bytes()).await.expect("a server that reads");
-    let mut lines = 0;
-    while lines < commands * NEWLINES {
-        let count = stream.read(bytes).await.expect("an answer");
-        assert!(count > 0, "the server closed the connection");
-        let answer = &bytes[..count];
-        assert!(lines > 0 || answer[0] == b'*', "{}", String::from_utf8_lossy(answer));
-        lines += answer.iter().filter(|byte| **byte == b'\n').count();
     }
 }
 
 fn throttle(text: &mut String, contender: &Contender, key: &str) {
     let name = if contender.is_throttlecrab() { "THROTTLE" } else { "CL.THROTTLE" };
     let numbers = PLENTY.map(|number| number.to_string());
-    let parts = [name, key, &numbers[0], &numbers[1], &numbers[2]];
-    let _ = write!(text, "*{}\r\n", parts.len());
-    for part in parts {
-        let _ = write!(text, "${}\r\n{part}\r\n", part.len());
-    }
+    resp::command(text, &[name, key, &numbers[0], &numbers[1], &numbers[2]]);
 }
 
 /// Uses many connections: over one, a server that delays small answers would take minutes.
@@ -83,7 +63,7 @@ pub(super) async fn fill(contender: &Contender, keys: usize) {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a connection");
             let mut bytes = vec![0; 64 << 10];
             for text in batches {
-                send(&mut stream, &text, AT_ONCE, &mut bytes).await;
+                resp::exchange(&mut stream, &text, AT_ONCE, INTEGERS, &mut bytes).await;
             }
         });
     }

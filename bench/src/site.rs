@@ -3,18 +3,21 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-pub(crate) fn run(port: u16) {
+pub fn run(port: u16) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port");
-        while let Ok((stream, _)) = listener.accept().await {
-            let _ = stream.set_nodelay(true);
-            tokio::spawn(serve(stream));
-        }
+        serve(TcpListener::bind(("127.0.0.1", port)).await.expect("the port")).await;
     });
 }
 
-async fn serve(mut stream: TcpStream) {
+pub async fn serve(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(answer(stream));
+    }
+}
+
+async fn answer(mut stream: TcpStream) {
     let (mut bytes, mut filled) = (vec![0; 8 << 10], 0);
     let mut answers: Vec<(usize, Vec<u8>)> = Vec::new();
     loop {

@@ -16,6 +16,11 @@ impl Order {
     /// A quarter of a million keys in the order of their checks. They are built in advance: as in a server, the key is in
     /// the cache, so that the memory accesses of the limiter are measured and not the caller's. The same in every run.
     pub fn keys(self, count: usize, seed: u64) -> Vec<String> {
+        self.draw(count, seed, 1 << 18)
+    }
+
+    /// The keys of so many checks, in their order.
+    pub fn draw(self, count: usize, seed: u64, checks: usize) -> Vec<String> {
         let mut random = SplitMix(seed);
         let harmonic: Vec<f64> = match self {
             Self::Uniform => vec![],
@@ -27,20 +32,21 @@ impl Order {
                 .collect(),
         };
         let mut pick = || match self {
-            Self::Uniform => random.next() as usize % count,
+            Self::Uniform => random.draw() as usize % count,
             Self::Zipf => {
-                let at = random.next() as f64 / u64::MAX as f64 * harmonic[count - 1];
+                let at = random.draw() as f64 / u64::MAX as f64 * harmonic[count - 1];
                 harmonic.partition_point(|sum| *sum < at).min(count - 1)
             }
         };
-        (0..1 << 18).map(|_| key(pick())).collect()
+        (0..checks).map(|_| key(pick())).collect()
     }
 }
 
-struct SplitMix(u64);
+/// A cheap pseudo-random sequence. The number is the seed.
+pub struct SplitMix(pub u64);
 
 impl SplitMix {
-    fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
