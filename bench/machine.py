@@ -10,17 +10,23 @@ from pathlib import Path
 PROGRAMS = {
     "rustc": ["rustc", "--version"],
     "redis-server": ["redis-server", "--version"],
-    "nginx": ["/usr/sbin/nginx", "-v"],
+    "valkey-server": ["target/clients/valkey/bin/valkey-server", "--version"],
     "memcached": ["memcached", "--version"],
+    "nginx": ["/usr/sbin/nginx", "-v"],
+    "haproxy": ["/usr/sbin/haproxy", "-v"],
+    "envoy": ["target/clients/envoy/bin/envoy", "--version"],
+    "traefik": ["target/clients/proxies/bin/traefik", "version"],
+    "throttlecrab-server": ["target/peers/bin/throttlecrab-server", "--version"],
     "node": ["node", "--version"],
+    "python": ["python3", "--version"],
 }
 # Libraries beside which tidegate is measured, in the lock of the benchmarks.
 LIBRARIES = ["governor", "throttlecrab", "limitador", "redis", "hyper", "tonic", "redis-protocol"]
 
 
-def output(command):
+def output(command, root=None):
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     except OSError:
         return ""
     return (ran.stdout or ran.stderr).strip()
@@ -54,7 +60,7 @@ def describe(root):
         "caches": {level: size for level, size in caches.items() if size},
     }
     locks = {"tidegate": root / "Cargo.lock", **dict.fromkeys(LIBRARIES, root / "bench/Cargo.lock")}
-    versions = {program: version(output(command)) for program, command in PROGRAMS.items()}
+    versions = {program: version(output(command, root)) for program, command in PROGRAMS.items()}
     versions["postgres"] = ", ".join(sorted(it.name for it in Path("/usr/lib/postgresql").glob("*")))
     versions |= {library: locked(lock, library) for library, lock in locks.items()}
     return {"machine": machine, "versions": {name: it for name, it in versions.items() if it}}

@@ -52,8 +52,12 @@ def digits(figure, value):
 
 
 def one(cell):
-    """A figure without its spread and unit, as prose and other cells have it."""
-    return cell if isinstance(cell, str) else "" if cell is None else digits(cell, cell["median"])
+    """A figure without its spread and unit, as prose and other cells have it. Nothing if it is no number.
+
+    >>> one("yes"), one(None), one({"median": None, "decimals": 0})
+    ('yes', '', '')
+    """
+    return cell if isinstance(cell, str) else digits(cell, cell["median"]) if is_measured(cell) else ""
 
 
 def text(cell):
@@ -61,11 +65,11 @@ def text(cell):
 
     >>> text({"median": 2.29, "lowest": 2.281, "highest": 2.3, "unit": "×", "decimals": 2})
     '2.29 (2.28 – 2.30)'
-    >>> text({"median": 6.2, "lowest": 6, "highest": 7, "unit": "µs", "decimals": 1}), text(None)
-    ('6.2 µs', '')
+    >>> text({"median": 6.2, "lowest": 6, "highest": 7, "unit": "µs", "decimals": 1}), text(None), text({"median": None})
+    ('6.2 µs', '', '')
     """
-    if not is_figure(cell):
-        return cell or ""
+    if not is_measured(cell):
+        return one(cell)
     unit = cell["unit"]
     if unit == "×":
         spread = f" ({digits(cell, cell['lowest'])} – {digits(cell, cell['highest'])})"
@@ -73,8 +77,9 @@ def text(cell):
     return one(cell) + (f" {unit}" if unit else "")
 
 
-def is_figure(cell):
-    return isinstance(cell, dict)
+def is_measured(cell):
+    """Text is no figure, nor is what was divided by zero."""
+    return isinstance(cell, dict) and cell["median"] is not None
 
 
 # Results: merging and comparing.
@@ -89,7 +94,7 @@ def merged(cells):
     >>> merged(["yes", "no"]), merged([None, None])
     ('no', None)
     """
-    figures = [cell for cell in cells if is_figure(cell) and cell["median"] is not None]
+    figures = [cell for cell in cells if is_measured(cell)]
     if not figures:
         return cells[-1]
     return {
@@ -165,7 +170,7 @@ def ratios(results):
         for name, table in results["tables"].items()
         for row in table["rows"]
         for column, cell in zip(table["columns"], row["cells"])
-        if is_figure(cell) and cell["unit"] == "×" and cell["better"] and cell["median"]
+        if is_measured(cell) and cell["unit"] == "×" and cell["better"] and cell["median"]
     }
 
 

@@ -181,7 +181,7 @@ impl Permit {
 
     /// Renews it while it is held, if there is a runtime. It was asked for at `asked_us` of the steady clock.
     pub(crate) fn renewed<C: Clock + 'static>(mut self, clock: &Arc<C>, asked_us: u64) -> Self {
-        let Some(shortest) = self.held.iter().map(|held| held.limit.period()).min() else {
+        let Some(shortest) = self.lease() else {
             return self;
         };
         let lease = Arc::new(LeaseEnd::new(clock.clone(), shortest, asked_us));
@@ -191,6 +191,20 @@ impl Permit {
         }
         self.lease = Some(lease);
         self
+    }
+
+    /// How long it is held if nobody renews it: the shortest lease of its limits. `None` if it holds no place, e.g. for a
+    /// cost of 0.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::Limiter;
+    /// let permit = Limiter::new("concurrency 1 lease 30s")?.acquire("user-42").permit.unwrap();
+    /// assert_eq!(permit.lease(), Some(Duration::from_secs(30)));
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn lease(&self) -> Option<Duration> {
+        self.held.iter().map(|held| held.limit.period()).min()
     }
 
     /// Whether all its places are certainly held: its lease, counted from before it was asked for or last renewed, has not

@@ -24,11 +24,20 @@ pub(super) fn write(out: &mut Vec<u8>, answer: &Answer<'_>) {
     out.push(b'}');
 }
 
+/// A permit as text, and how long it is held if nobody renews it.
+pub(super) struct Granted {
+    pub(super) permit: String,
+    pub(super) ttl_ms: Option<u64>,
+}
+
 /// Appends a decision and its permit.
-pub(super) fn write_acquired(out: &mut Vec<u8>, answer: &Answer<'_>, permit: Option<&str>) {
+pub(super) fn write_acquired(out: &mut Vec<u8>, answer: &Answer<'_>, granted: Option<&Granted>) {
     write_fields(out, answer);
     put(out, ",\"permit\":");
-    json(out, &permit);
+    json(out, &granted.map(|granted| &granted.permit));
+    if let Some(ttl_ms) = granted.and_then(|granted| granted.ttl_ms) {
+        number(out, ",\"ttl_ms\":", ttl_ms);
+    }
     out.push(b'}');
 }
 
@@ -170,8 +179,9 @@ mod tests {
             acquired["permit"] = Value::Null;
             prop_assert_eq!(written(|out| write_acquired(out, &answer, None)), acquired.clone());
             acquired["permit"] = policy.clone().into();
-            let permit = Some(&*policy);
-            prop_assert_eq!(written(|out| write_acquired(out, &answer, permit)), acquired);
+            acquired["ttl_ms"] = limit.into();
+            let granted = Granted { permit: policy.clone(), ttl_ms: Some(limit) };
+            prop_assert_eq!(written(|out| write_acquired(out, &answer, Some(&granted))), acquired);
             let all = [answer.clone(), answer];
             let labels = Labels::default();
             for count in 0..=all.len() {

@@ -1,7 +1,9 @@
 //! `POST /v1/acquire`, `/v1/renew` and `/v1/release`: concurrency permits held by another process.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use tidegate::{Acquired, Op, PermitId, PolicyKind, Released, Renewed};
+use tidegate::{Acquired, Limit, Op, Permit, PermitId, PolicyKind, Released, Renewed};
 
 use super::router::with_permit;
 use super::{ApiRequest, HandlerResult, answer, body, decision_headers, json, json_of};
@@ -58,9 +60,12 @@ impl From<Renewed> for RenewResult {
             Renewed::For(ttl) => Some(ttl),
             _ => None,
         };
-        let ttl_ms = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-        Self { renewed: ttl.is_some(), ttl_ms }
+        Self { renewed: ttl.is_some(), ttl_ms: ttl.map(millis) }
     }
+}
+
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Acquires a permit and returns its id. The permit is released if the caller hangs up before the answer is written.
@@ -75,8 +80,11 @@ pub(super) async fn acquire(ApiRequest { api, body, .. }: ApiRequest) -> Handler
     let question = Question::new(policy, parsed.key(), parsed.cost, Op::Take);
     let Acquired { answer, permit } = call.acquire(&question).await?;
     let answer = Unanswered::unless_decided(answer)?;
-    let id = permit.as_ref().map(|permit| permit.id().to_string());
-    let write = |body: &mut Vec<u8>| answer::write_acquired(body, &answer, id.as_deref());
+    let granted = permit.as_ref().map(|permit| answer::Granted {
+        permit: permit.id().to_string(),
+        ttl_ms: ttl(permit, &policy).map(millis),
+    });
+    let write = |body: &mut Vec<u8>| answer::write_acquired(body, &answer, granted.as_ref());
     let headers = decision_headers(&in_force, &answer, policy, call.began());
     let response = json_of(headers, answer::DECISION_BYTES, write);
     Ok(match permit {
@@ -122,6 +130,13 @@ fn read_permit(text: &Text<'_>) -> Result<PermitId, Problem> {
     text.0.parse().map_err(|_| {
         Problem::bad_field("permit", "is not a permit: give the one that /v1/acquire returned")
     })
+}
+
+/// How long a permit is held if nobody renews it. One without places is renewed like one with places.
+fn ttl(permit: &Permit, policy: &Handle<'_>) -> Option<Duration> {
+    let limits = policy.members().map(|member| &member.limit);
+    let leases = limits.filter(|limit| limit.grants_permits()).map(Limit::period);
+    permit.lease().or_else(|| leases.min())
 }
 
 fn require_concurrency(policy: &Handle<'_>) -> Result<(), Problem> {
