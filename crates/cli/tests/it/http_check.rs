@@ -113,7 +113,7 @@ fn the_older_headers_replace_the_standard_ones() {
     let folder = Folder::new();
     let config = "headers: { dialect: legacy, legacy: off }\npolicies: { api: 100/min burst 20 }";
     let config = folder.write("tidegate.yaml", config);
-    let server = Server::start_with(&["-c", &config]);
+    let server = Server::start_with(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
     let reply = server.post("/v1/check", r#"{"policy":"api","key":"a","cost":5}"#);
     let names = ["limit", "remaining", "reset"].map(|name| format!("ratelimit-{name}"));
     assert_eq!(names.map(|name| reply.header(&name)), [Some("20"), Some("15"), Some("3")]);

@@ -161,7 +161,7 @@ fn a_reload_reads_the_keys_again_and_a_bad_file_changes_nothing() {
     let set = folder.write("jwks.json", old.0["jwks"].to_string());
     let config = folder.write("tidegate.yaml", limits(&format!("jwks_file: {set}")) + TRUSTED);
     let log = folder.path("log");
-    let server = Server::start_logged(&["-c", &config], &log);
+    let server = Server::start_logged(&["serve", "-c", &config, "--listen", "127.0.0.1:0"], &log);
     let text = || std::fs::read_to_string(&log).unwrap();
     let ask = |issued: &Issued| asked(&server, "/user", &[("authorization", &*issued.bearer(0))]);
     assert_eq!([ask(&old), ask(&old)], [200, 429]);
@@ -209,7 +209,7 @@ fn no_secret_token_or_claim_appears_in_any_output() {
     );
     let config = folder.write("tidegate.yaml", &text);
     let log = folder.path("log");
-    let server = Server::start_logged(&["-c", &config], &log);
+    let server = Server::start_logged(&["serve", "-c", &config, "--listen", "127.0.0.1:0"], &log);
     // {"alg":"HS256"} and {"sub":"canary"}, signed with another secret; and no token at all.
     let forged = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.Y2FuYXJ5";
     for token in [forged, "Bearer canary", forged, "Bearer canary.canary.canary"] {
