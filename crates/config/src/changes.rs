@@ -18,6 +18,9 @@ const NEEDS_RESTART: [&str; 4] = ["store", "listen", "key_prefix", "telemetry"];
 /// The last names of settings that hold a secret, besides URLs.
 const SECRETS: [&str; 2] = ["password", "token"];
 
+/// The order of the routes, as a setting of them all.
+const ORDER: &str = "order";
+
 /// One setting that differs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Change {
@@ -34,6 +37,14 @@ pub struct Change {
 /// A policy, a route or a section, by the paths of its values inside it.
 type Entry = BTreeMap<String, Written>;
 
+/// What is compared of a file.
+#[derive(Default)]
+struct File {
+    entries: BTreeMap<String, Entry>,
+    /// What its routes are known by, in their order.
+    routes: Vec<String>,
+}
+
 /// A value as it is compared, and as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Written {
@@ -47,7 +58,12 @@ pub fn changes(
     (new_path, new): (&Path, &Config),
     stores: StoreDrivers,
 ) -> Result<Vec<Change>, Problems> {
-    let (before, after) = (entries(old_path)?, entries(new_path)?);
+    let (mut before, mut after) = (File::read(old_path)?, File::read(new_path)?);
+    if let Some([old, new]) = reordered(&before.routes, &after.routes) {
+        before.entries.insert("routes".to_owned(), old);
+        after.entries.insert("routes".to_owned(), new);
+    }
+    let (before, after) = (before.entries, after.entries);
     let forgotten = forgotten(old, new, stores);
     let mut found = Vec::new();
     for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
@@ -102,6 +118,9 @@ fn effect(entry: &str, path: &str, is_there: (bool, bool), forgotten: &[Forgotte
         ("routes", (true, true)) if path == "policy" => {
             "its requests are counted by another policy"
         }
+        ("routes", (true, true)) if path == ORDER => {
+            "requests that several of these match take the first of them"
+        }
         ("client_ip" | "jwt", _) => {
             "clients may be counted under other keys, which start from zero"
         }
@@ -139,46 +158,85 @@ fn is_policy(entry: &str, policy: &str) -> bool {
     entry.strip_prefix("policies.") == Some(&*printable(policy))
 }
 
-/// The policies, routes, overrides and sections of a file.
-fn entries(path: &Path) -> Result<BTreeMap<String, Entry>, Problems> {
-    let failed = |problem| Problems::new(path, vec![problem]);
-    let node = yaml::parse(&contents(path).map_err(failed)?).map_err(failed)?;
-    let mut entries = BTreeMap::new();
-    let Value::Map(sections) = &node.value else { return Ok(entries) };
-    for (section, node) in sections {
-        let section = printable(&section.name);
-        match &node.value {
-            Value::Map(policies) if section == "policies" => {
-                for (name, policy) in policies {
-                    // `api: 5/h` is short for `api: { limit: 5/h }`.
-                    let path = if matches!(policy.value, Value::Map(_)) { "" } else { "limit" };
-                    let name = format!("policies.{}", printable(&name.name));
-                    entries.insert(name, entry(policy, path));
+impl File {
+    /// The policies, routes, overrides and sections.
+    fn read(path: &Path) -> Result<Self, Problems> {
+        let failed = |problem| Problems::new(path, vec![problem]);
+        let node = yaml::parse(&contents(path).map_err(failed)?).map_err(failed)?;
+        let mut file = Self::default();
+        let Value::Map(sections) = &node.value else { return Ok(file) };
+        for (section, node) in sections {
+            let section = printable(&section.name);
+            match &node.value {
+                Value::Map(policies) if section == "policies" => {
+                    for (name, policy) in policies {
+                        // `api: 5/h` is short for `api: { limit: 5/h }`.
+                        let path = if matches!(policy.value, Value::Map(_)) { "" } else { "limit" };
+                        let name = format!("policies.{}", printable(&name.name));
+                        file.entries.insert(name, entry(policy, path));
+                    }
                 }
-            }
-            Value::List(items) if ["routes", "overrides"].contains(&&*section) => {
-                for item in items {
-                    let name = format!("{section}[{}]", identity(item));
-                    // One that is there twice: the second never matches, or is an error.
-                    entries.entry(name).or_insert_with(|| entry(item, ""));
+                Value::List(items) if section == "routes" => {
+                    file.routes = file.add(&section, items)
                 }
-            }
-            _ => {
-                entries.insert(section, entry(node, ""));
+                Value::List(items) if section == "overrides" => {
+                    file.add(&section, items);
+                }
+                _ => {
+                    file.entries.insert(section, entry(node, ""));
+                }
             }
         }
+        Ok(file)
     }
-    Ok(entries)
+
+    /// Adds the items of a list, and gives back what each is known by. Of several that match the same, the place says which.
+    fn add(&mut self, section: &str, items: &[Node]) -> Vec<String> {
+        let mut count: BTreeMap<String, u32> = BTreeMap::new();
+        let add = |item: &Node| {
+            let identity = identity(item);
+            let count = count.entry(identity.clone()).or_default();
+            *count += 1;
+            let known_by = match count {
+                1 => format!("[{identity}]"),
+                place => format!("[{identity} ({place})]"),
+            };
+            self.entries.insert(format!("{section}{known_by}"), entry(item, ""));
+            known_by
+        };
+        items.iter().map(add).collect()
+    }
 }
 
 /// What a route or an override is known by: what it matches, or whom it is for.
 fn identity(item: &Node) -> String {
-    let matched = item.get("match").map(|node| text(node, "").shown);
-    matched.unwrap_or_else(|| {
+    let Some(matched) = item.get("match") else {
         let named = ["policy", "limit_name", "key"];
         let parts = named.iter().filter_map(|name| item.get(name));
-        parts.map(|node| text(node, "").shown).collect::<Vec<_>>().join(", ")
-    })
+        return parts.map(|node| text(node, "").shown).collect::<Vec<_>>().join(", ");
+    };
+    let matched = text(matched, "").shown;
+    match item.get("case").map(|case| text(case, "").shown).as_deref() {
+        Some(case @ "insensitive") => format!("{matched}, case: {case}"),
+        _ => matched,
+    }
+}
+
+/// The order of the routes that are in both files, if it differs: from the first that has moved to the last.
+fn reordered(before: &[String], after: &[String]) -> Option<[Entry; 2]> {
+    let in_both = |these: &[String], others: &[String]| {
+        let others: BTreeSet<_> = others.iter().collect();
+        these.iter().filter(|it| others.contains(it)).cloned().collect::<Vec<_>>()
+    };
+    let (before, after) = (in_both(before, after), in_both(after, before));
+    let differs = |(old, new): (&String, &String)| old != new;
+    let first = before.iter().zip(&after).position(differs)?;
+    let last = before.iter().zip(&after).rposition(differs)?;
+    let order = |routes: &[String]| {
+        let text = routes[first..=last].join(", ");
+        Entry::from([(ORDER.to_owned(), Written { shown: text.clone(), text })])
+    };
+    Some([order(&before), order(&after)])
 }
 
 fn entry(node: &Node, path: &str) -> Entry {

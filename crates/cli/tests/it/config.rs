@@ -224,6 +224,60 @@ client_ip: { ipv6_prefix: 56 }
 }
 
 #[test]
+fn validate_against_the_old_file_lists_routes_that_change_places() {
+    let folder = Folder::new();
+    let file = |name: &str, routes: [&str; 4]| {
+        let routes: String = routes.iter().map(|it| format!("  - {{ {it} }}\n")).collect();
+        folder.write(name, format!("policies: {{ a: 1/s, b: 2/s }}\nroutes:\n{routes}"))
+    };
+    let changes = |old: &str, new: &str| {
+        let output = run(&["validate", new, "--against", old, "--json"]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        let changes = json["changes"].as_array().unwrap().clone();
+        let row = |it: &serde_json::Value| {
+            ["setting", "before", "after", "effect"]
+                .map(|name| it[name].as_str().unwrap_or("-").to_owned())
+        };
+        changes.iter().map(row).collect::<Vec<_>>()
+    };
+    let [all, login, folded] = [
+        "match: { path: '/api/*' }, policy: a",
+        "match: { path: /api/login }, policy: b",
+        "match: { path: /api/login }, policy: a, case: insensitive",
+    ];
+    let old = file("old.yaml", ["match: { path: /x }, policy: a", login, all, folded]);
+    let new = file("new.yaml", ["match: { path: /x }, policy: a", all, login, folded]);
+    let (login_name, all_name) = ("[path: /api/login]", "[path: /api/*]");
+    let moved = [
+        "routes.order".to_owned(),
+        format!("{login_name}, {all_name}"),
+        format!("{all_name}, {login_name}"),
+        "requests that several of these match take the first of them".to_owned(),
+    ];
+    assert_eq!(changes(&old, &new), [moved]);
+    // One that is gone moves no other.
+    let shorter = file("shorter.yaml", [login, all, folded, "policy: b"]);
+    let without = changes(&old, &shorter);
+    assert!(without.iter().all(|row| row[0] != "routes.order"), "{without:?}");
+    // Two for the same requests are two.
+    let twice = |policy: &str, folded: &str| {
+        let second = format!("match: {{ path: /api/login }}, policy: {policy}");
+        let folded = format!("match: {{ path: /api/login }}, policy: {folded}, case: insensitive");
+        file(
+            &format!("{policy}{folded}.yaml").replace(['/', ' '], ""),
+            [login, all, &second, &folded],
+        )
+    };
+    let names = changes(&twice("a", "a"), &twice("b", "b")).into_iter().map(|[name, ..]| name);
+    let expected = [
+        "routes[path: /api/login (2)].policy",
+        "routes[path: /api/login, case: insensitive].policy",
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn validate_against_warns_of_a_policy_that_another_store_counts() {
     let folder = Folder::new();
     let file = |name: &str, quorum: bool| {
