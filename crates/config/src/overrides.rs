@@ -1,6 +1,6 @@
 //! Overrides: limits of single keys and networks.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
 use tidegate::tower::ClientIp;
@@ -15,7 +15,7 @@ use tidegate_core::{LimitOrShaper, LimitSpec};
 
 /// Adds overrides to the policies; warns of those that no request can match.
 pub(crate) fn add(file: &text::File, policies: &mut BTreeMap<String, Policy>, cursor: &Cursor<'_>) {
-    let mut seen = HashSet::new();
+    let mut seen: HashMap<_, Vec<_>> = HashMap::new();
     // Without overrides, so that each override is checked by itself.
     let plain = policies.clone();
     for (index, text) in file.overrides.iter().enumerate() {
@@ -24,11 +24,10 @@ pub(crate) fn add(file: &text::File, policies: &mut BTreeMap<String, Policy>, cu
         let network = key.accept(network(&text.key)).flatten();
         // Compared by meaning, not by spelling: of two for the same key only the last would apply.
         let meant = network.map_or_else(|| text.key.clone(), |network| network.to_string());
-        let limit_name = limit_meant(text, file);
-        if !seen.insert((&text.policy, meant, limit_name)) {
-            let of = limit_name.map(|name| format!(" of the limit `{}`", printable(name)));
-            let (key_text, of) = (printable(&text.key), of.unwrap_or_default());
-            key.report(format!("`{key_text}` has an override{of} already"));
+        if let Some(message) =
+            given_twice(text, file, seen.entry((&text.policy, meant)).or_default())
+        {
+            key.report(message);
         }
         if let Some(message) = network.and_then(|network| unmatched(network, text, file)) {
             key.warn(message);
@@ -47,18 +46,35 @@ pub(crate) fn add(file: &text::File, policies: &mut BTreeMap<String, Policy>, cu
     }
 }
 
-/// The name of the limit that an override replaces, also where it may be left out.
-fn limit_meant<'f>(text: &'f text::Override, file: &'f text::File) -> Option<&'f str> {
-    let only = match file.policies.get(&text.policy) {
-        Some(text::Policy::Map(options)) => {
-            let mut members = options.members();
-            let first = members.next().and_then(|member| member.name.as_deref());
-            options.name.as_deref().or(first.filter(|_| members.next().is_none()))
-        }
-        _ => None,
+/// Why an override cannot stand beside the earlier ones of its policy and key, to which it is added: by the limits that
+/// they replace, and `None` for the whole policy.
+fn given_twice<'f>(
+    text: &'f text::Override,
+    file: &text::File,
+    earlier: &mut Vec<Option<&'f str>>,
+) -> Option<String> {
+    let has_several = match file.policies.get(&text.policy) {
+        Some(text::Policy::Map(options)) => options.members().nth(1).is_some(),
+        _ => false,
     };
-    let named = text.limit_name.as_deref();
-    named.or(only.filter(|_| text.numbers().is_some()))
+    // The name of an only limit may be left out.
+    let limit_name = text.limit_name.as_deref().filter(|_| has_several);
+    let is_whole_beside_one = |it: &Option<&str>| it.is_none() || limit_name.is_none();
+    let (is_same, is_beside) =
+        (earlier.contains(&limit_name), earlier.iter().any(is_whole_beside_one));
+    earlier.push(limit_name);
+    let key = printable(&text.key);
+    match limit_name {
+        Some(name) if is_same => {
+            let name = printable(name);
+            Some(format!("`{key}` has an override of the limit `{name}` already"))
+        }
+        None if is_same => Some(format!("`{key}` has an override already")),
+        _ if is_beside => Some(format!(
+            "`{key}` has an override already: with `allow` or `block` for the whole policy, a limit of its own is never asked"
+        )),
+        _ => None,
+    }
 }
 
 /// The override: exactly one of a limit, `allow` and `block`.

@@ -124,7 +124,7 @@ fn a_limit_name_that_makes_no_sense_is_told_with_the_names() {
             .map(|it| format!("  - {{ policy: p,{it} key: ann, limit: 9/day }}\n"));
         for entries in [format!("{bare}{named}"), format!("{named}{bare}")] {
             let found = problems(&format!("policies: {{ p: {policy} }}\noverrides:\n{entries}"));
-            let expected = "overrides[1].key: `ann` has an override of the limit `day` already";
+            let expected = "overrides[1].key: `ann` has an override already";
             assert!(found.len() == 1 && found[0].ends_with(expected), "{policy}: {found:?}");
         }
     }
@@ -133,4 +133,40 @@ fn a_limit_name_that_makes_no_sense_is_told_with_the_names() {
         &format!("{PLAN}{twice}{twice}"),
         &["f:6:43: overrides[1].key: `ann` has an override of the limit `day` already"],
     );
+}
+
+#[test]
+fn a_limit_of_a_key_never_lifts_its_block() {
+    let single = [
+        "5/h",
+        "{ limit: 5/h }",
+        "{ limit: 5/h, name: hour }",
+        "{ all: [{ name: hour, limit: 5/h }] }",
+        "{ any: [{ name: hour, limit: 5/h }] }",
+    ];
+    for policy in single {
+        for whole in ["block", "allow"] {
+            let (whole, limit) = (format!("{whole}: true"), "limit: 7/h".to_owned());
+            for [first, second] in [[&whole, &limit], [&limit, &whole]] {
+                let text = format!(
+                    "policies: {{ p: {policy} }}\noverrides:\n  - {{ policy: p, key: ann, {first} }}\n  - {{ policy: p, \
+                     key: ann, {second} }}"
+                );
+                check(&text, &["f:4:23: overrides[1].key: `ann` has an override already"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_an_override_of_the_whole_policy_makes_meaningless_is_told() {
+    let whole = "  - { policy: plan, key: ann, block: true }\n";
+    let day = "  - { policy: plan, key: ann, limit_name: day, limit: 5/day }\n";
+    let expected = "f:6:26: overrides[1].key: `ann` has an override already: with `allow` or `block` for the whole policy, \
+                    a limit of its own is never asked";
+    for entries in [format!("{whole}{day}"), format!("{day}{whole}")] {
+        check(&format!("{PLAN}{entries}"), &[expected]);
+    }
+    let other = "  - { policy: plan, key: ben, limit_name: day, limit: 5/day }\n";
+    check(&format!("{PLAN}{whole}{other}"), &[]);
 }
