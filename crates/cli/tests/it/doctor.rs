@@ -115,6 +115,7 @@ fn missing_rights_are_named() {
         .user("app", rules)
         .user("no-eval", &format!("{rules} -eval -lset"))
         .user("no-keys", "on >hunter2 ~other:* +@all")
+        .user("slower", &format!("{rules} -mget -exists"))
         .user("least", "on >hunter2 ~tg:* -@all +eval +evalsha +script|load +time +exists +get +mget +set +del +unlink +hdel +hget +hgetall +hlen +hscan +hset +pexpire +lindex +llen +lrange +lset +ltrim +rpush +zadd +zcard +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore")
         .start();
     let check = |user: &str, begins: &str, code| {
@@ -123,6 +124,7 @@ fn missing_rights_are_named() {
     check("app", "ok ", 0);
     check("no-eval", "fault user no-eval may not EVAL, LSET", 1);
     check("no-keys", "fault user no-keys may not use keys tg:*", 1);
+    check("slower", "warning user slower may not EXISTS, MGET", 0);
     check("least", "ok ", 0);
     // A user with only the needed rights cannot run most checks, which is not a fault.
     let least = redis.url_as("least", "hunter2");
