@@ -39,6 +39,33 @@ fn permits_are_held_until_they_are_released() {
     assert!(permit(&acquire()).is_some());
 }
 
+/// The limit that an answer is about is often another one than the limit that the permit holds.
+#[test]
+fn a_permit_says_how_long_it_is_held() {
+    let folder = Folder::new();
+    let server = Server::with_config(
+        &folder,
+        "policies:\n  jobs: { algorithm: concurrency, limit: 9, ttl: 1500ms }\n  work:\n    all:\n      \
+         - { name: rate, limit: 3/day }\n      - { name: slow, algorithm: concurrency, limit: 9, ttl: 1h }\n      \
+         - { name: places, algorithm: concurrency, limit: 9, ttl: 5s }\n",
+    );
+    let acquire = |policy: &str, cost: u64| {
+        let body = json!({"policy": policy, "key": "ann", "cost": cost}).to_string();
+        server.post("/v1/acquire", &body).json()
+    };
+    let held = acquire("work", 1);
+    assert_eq!((&held["binding"], &held["ttl_ms"]), (&json!("rate"), &json!(5000)), "{held}");
+    assert_eq!(acquire("work", 0)["ttl_ms"], 5000, "renewed like a permit with places");
+    assert_eq!(acquire("jobs", 1)["ttl_ms"], 1500);
+    let refused = acquire("work", 3);
+    assert_eq!((&refused["permit"], refused.get("ttl_ms")), (&Value::Null, None), "{refused}");
+    let own = br#"{"limit":"concurrency 9 lease 2s"}"#;
+    assert_eq!(server.send("PUT", "/v1/overrides/jobs/ann", &[], own).status, 204);
+    assert_eq!(acquire("jobs", 1)["ttl_ms"], 2000);
+    assert_eq!(server.send("PUT", "/v1/overrides/jobs/ann", &[], br#"{"allow":true}"#).status, 204);
+    assert_eq!(acquire("jobs", 1)["ttl_ms"], 1500);
+}
+
 #[test]
 fn several_permits_are_released_together_in_every_store() {
     let (redis, folder) = (RedisServer::start(), Folder::new());
