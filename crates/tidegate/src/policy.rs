@@ -51,6 +51,8 @@ pub struct Policy {
     /// Those in place of one of several limits, by its name.
     by_limit: BTreeMap<String, Overrides<Override>>,
     tag: Option<String>,
+    /// Whether tenants share its limit through other policies.
+    is_shared: bool,
     options: PolicyOptions,
 }
 
@@ -235,8 +237,10 @@ impl Policy {
     /// admitted than that limit admits alone. While tenants ask for more than that, each gets its weighted max–min share
     /// within a second: what one does not use is lent to the others. Otherwise nobody notices it.
     ///
-    /// The other policy has one limit on the identifier `global`, and may be asked by itself as well. A tenant is active
-    /// while it asks at least once a second; up to 1,000 are told apart, and all others are one tenant together.
+    /// The other policy has one limit on the identifier `global`. What is asked of it directly counts, and is divided among
+    /// nobody. Several policies may share it: they divide it together, and whoever is called the same in two of them is one
+    /// tenant. A tenant is active while it asks at least once a second; up to 1,000 are told apart, and all others are one
+    /// tenant together.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -285,7 +289,7 @@ impl Policy {
             enforce: None,
         };
         let (overrides, by_limit) = (Overrides::default(), BTreeMap::new());
-        Self { kind, overrides, by_limit, tag: None, options }
+        Self { kind, overrides, by_limit, tag: None, is_shared: false, options }
     }
 
     /// Adds a limit on the caller's only identifier.
@@ -612,7 +616,7 @@ impl Policy {
 
     /// The same under a tag that shares of it have as well, unless it has one.
     pub(crate) fn shared_as(self, tag: &str) -> Self {
-        Self { tag: self.tag.or_else(|| Some(tag.to_owned())), ..self }
+        Self { tag: self.tag.or_else(|| Some(tag.to_owned())), is_shared: true, ..self }
     }
 
     /// The policy whose limit it [shares](Policy::share).

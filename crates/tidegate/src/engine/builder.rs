@@ -8,8 +8,9 @@ use tidegate_core::LimitError;
 
 use super::overrides::{LoadedOverrides, LoadedTable};
 use super::policies::Policies;
+use super::shares::{self, Divided};
 use super::stores::{StoreVariants, Stores};
-use super::{BuildError, Engine, EngineState, LocalStore, Shares};
+use super::{BuildError, Engine, EngineState, LocalStore};
 use crate::clock::{Clock, SystemClock};
 use crate::policy::{Compiled, Policy, PolicyProblem};
 use crate::store::Store;
@@ -121,8 +122,8 @@ impl<C: Clock> EngineBuilder<C> {
     pub fn clock<D: Clock>(self, clock: D) -> EngineBuilder<D> {
         let Self { store, inherited, nodes, policies, .. } = self;
         // Lives were measured by the other clock: the table is loaded anew.
-        let (table, shares) = (LoadedTable::default(), Vec::new());
-        let inherited = Inherited { table, shares, ..inherited };
+        let (table, divided) = (LoadedTable::default(), Vec::new());
+        let inherited = Inherited { table, divided, ..inherited };
         EngineBuilder { store, inherited, nodes, clock: Arc::new(clock), policies }
     }
 
@@ -173,15 +174,16 @@ impl<C: Clock> EngineBuilder<C> {
                 policy.compile(&name, shared)
             });
             let invalid = |problem| BuildError { policy: name.clone(), problem };
-            let mut compiled = compiled.map_err(invalid)?;
-            compiled.keep_tenants(&self.inherited.shares);
+            let compiled = compiled.map_err(invalid)?;
             if policies.contains_key(&name) {
                 return Err(invalid(PolicyProblem::DefinedTwice));
             }
             policies.insert(name, compiled);
         }
+        let all = policies.values_mut().filter_map(|policy| policy.share.as_mut());
+        shares::join(all, &self.inherited.divided);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::default()));
-        let Inherited { local, variants, table, shares: _ } = self.inherited;
+        let Inherited { local, variants, table, divided: _ } = self.inherited;
         let local = local.unwrap_or_default();
         let (nodes, clock) = (self.nodes, self.clock);
         let policies = Policies::new(policies);
@@ -221,14 +223,14 @@ struct Inherited {
     variants: StoreVariants,
     /// The overrides of run time.
     table: LoadedTable,
-    /// The tenants of policies that share a limit.
-    shares: Vec<Arc<Shares>>,
+    /// The limits that tenants share.
+    divided: Vec<Arc<Divided>>,
 }
 
 impl<C: Clock + 'static> Engine<C> {
     /// A builder of the engine that will replace this one, as on a reload: with the same store, clock and number
-    /// of nodes, with what this one counted while the store failed, with what the tenants of a [share](Policy::share) that
-    /// stays as it is asked for, and with the [overrides](Engine::overrides) of run time; without policies.
+    /// of nodes, with what this one counted while the store failed, with what the tenants of a [shared](Policy::share) limit
+    /// that stays as it is asked for, and with the [overrides](Engine::overrides) of run time; without policies.
     ///
     /// What was spent stays spent wherever a policy and its limit keep their names, also under another limit. Remembered
     /// refusals stay behind. So do leases: call `release_leases` on this engine once the next one is in place, or what it
@@ -250,13 +252,14 @@ impl<C: Clock + 'static> Engine<C> {
     pub fn successor(&self) -> EngineBuilder<C> {
         let state = &*self.state;
         let (stores, local) = (&state.stores, Some(state.local.clone()));
+        let divided = |policy: &Compiled| Some(policy.share.as_ref()?.divided().clone());
         EngineBuilder {
             store: Some(stores.plain.store.clone()),
             inherited: Inherited {
                 local,
                 variants: stores.variants.clone(),
                 table: state.overrides.table().clone(),
-                shares: state.policies.iter().filter_map(|policy| policy.share.clone()).collect(),
+                divided: state.policies.iter().filter_map(divided).collect(),
             },
             nodes: state.nodes,
             clock: state.clock.clone(),

@@ -112,7 +112,7 @@ impl<C: Clock + 'static> Engine<C> {
         };
         policy.check_cost(cost)?;
         let known = |decision| Ok(Asked::Known(without_limit(policy, decision, in_shadow)));
-        let own = match policy.override_for(key, &self.state.clock) {
+        let own = match self.override_for(policy, key) {
             None => None,
             Some(OverrideInForce::Limit(limit)) => Some(limit),
             Some(OverrideInForce::Allow) => return known(Decision::unlimited()),

@@ -9,7 +9,7 @@ use rapidhash::RapidHashMap;
 use tidegate_core::{LeakyBucket, LeaseError, Limit, Mode, Reservation, Terms};
 
 use super::decide::Decided;
-use super::{Answer, CheckError, Engine, Key, OwnLimits, Queued, ShareStatus, shares};
+use super::{Answer, CheckError, Engine, Key, OwnLimits, Queued, ShareStatus, Shares};
 use crate::clock::{Clock, SystemClock};
 use crate::key::AsKey;
 use crate::permit::{Acquired, Held, HeldPermits, Holder, Permit, PermitId, Released, Renewed};
@@ -162,8 +162,7 @@ impl<'a> PolicyView<'a> {
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
     pub fn share_status(&self) -> Option<ShareStatus> {
-        let limit = &self.policy.members().get(shares::OWN)?.1.limit;
-        self.policy.share.as_ref().map(|share| share.status(limit))
+        self.policy.share.as_ref().map(Shares::status)
     }
 
     /// Whether it is only [tried out](crate::Policy::shadow).
@@ -393,7 +392,7 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
         if self.kind() == PolicyKind::Shaper {
             return Err(CheckError::Shapes(policy.name()));
         }
-        let own = policy.override_for(key, &self.engine.state.clock);
+        let own = self.engine.override_for(policy, key);
         if let Some(OverrideInForce::Allow | OverrideInForce::Block) = own {
             return Ok(()); // answered without a limit, whatever the limits count
         }

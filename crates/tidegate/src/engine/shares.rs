@@ -6,6 +6,7 @@
 
 mod exchange;
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -16,9 +17,10 @@ use tidegate_core::share::{Demand, Level, Tenants};
 use tidegate_core::{Limit, Timestamp};
 
 use super::in_force::{InForce, ReducedLimit, reduce};
+use super::question::GLOBAL;
 use super::{Engine, Key};
 use crate::clock::{Clock, micros};
-use crate::policy::{Compiled, Member, Share};
+use crate::policy::{Compiled, Member, OverrideInForce, Share};
 use crate::store::{KeyHasher, Op};
 use crate::sync::lock;
 
@@ -26,18 +28,28 @@ use crate::sync::lock;
 /// answers, so that nobody notices the other while nobody contends.
 pub(crate) const OWN: usize = 1;
 
-/// The key of all who have no entry of their own. No plain text is spelt like this.
+/// The key of all who have no entry of their own. Whoever is called this is one of them.
 pub(super) const REST_KEY: &[u8] = b"\0else";
 
 /// A level that was not found anew for this time is forgotten.
 const LEVEL_LIFE: Duration = Duration::from_secs(2);
 
-/// What is known of the tenants of one policy.
+/// A policy that shares the limit of another.
 #[derive(Debug)]
 pub(crate) struct Shares {
     share: Share,
+    divided: Arc<Divided>,
+}
+
+/// A limit that tenants share, by whichever policies they ask, and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Divided {
     /// What all nodes of a fleet call it.
     scope: String,
+    /// What all without an entry of their own count together.
+    rest_weight: u32,
+    /// The limit in units so fine that each part of it is a whole number of them.
+    limit: Limit,
     /// Tells this node's readings from those of others. Random.
     node: u64,
     state: Mutex<SharesState>,
@@ -73,29 +85,26 @@ struct SharesState {
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ShareStatus {
-    /// The tenants with an entry of their own that asked this node within the last second.
+    /// The tenants with an entry of their own that asked this node within the last second: of all policies that share the
+    /// same limit.
     pub active: usize,
     /// While tenants contend: the part of the limit that a weight of 1 gets.
     pub level: Option<f64>,
 }
 
 impl Shares {
-    pub(crate) fn new(policy: &str, share: Share, limit: &Limit) -> Self {
-        let scope = scope_text(policy, limit);
-        let scope = format!("share {:016x}", rapidhash::v3::rapidhash_v3(scope.as_bytes()));
-        let node = RandomState::new().hash_one(0);
-        let tenants = Tenants::new(share.rest_weight());
-        let state = Mutex::new(SharesState { tenants, ..SharesState::default() });
-        Self { share, scope, node, state }
+    pub(crate) fn new(share: Share, limit: &Limit) -> Self {
+        let divided = Divided::new(scope_text(&share.of, limit), share.rest_weight(), limit);
+        Self { share, divided: Arc::new(divided) }
     }
 
-    /// Whether both divide the same limit of the same policy in the same way.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.scope == other.scope && self.share == other.share
+    pub(crate) const fn divided(&self) -> &Arc<Divided> {
+        &self.divided
     }
 
-    pub(super) fn status(&self, limit: &Limit) -> ShareStatus {
-        let state = lock(&self.state);
+    pub(super) fn status(&self) -> ShareStatus {
+        let limit = &self.divided.limit;
+        let state = lock(&self.divided.state);
         let level = state.level.map(|level| level.fraction());
         #[expect(clippy::cast_precision_loss, reason = "to be shown")]
         let part = |(units, weights): (u64, u64)| {
@@ -108,10 +117,43 @@ impl Shares {
     fn weight(&self, key: Key<'_>) -> u32 {
         self.share.weight(self.share.weighed_by().and_then(|by| key.get(Some(by))))
     }
+}
+
+/// Has all shares of one limit divide it together: going on with what is known of its tenants, as on a reload, or anew. Those
+/// without an entry of their own count what the lightest `else` says.
+pub(super) fn join<'a>(shares: impl Iterator<Item = &'a mut Shares>, known: &[Arc<Divided>]) {
+    let mut known = known.to_vec();
+    let mut shares: Vec<_> = shares.collect();
+    let mut rest_weights = BTreeMap::new();
+    for Shares { divided, .. } in &shares {
+        let lightest = rest_weights.entry(divided.scope.clone()).or_insert(divided.rest_weight);
+        *lightest = divided.rest_weight.min(*lightest);
+    }
+    for Shares { divided, .. } in &mut shares {
+        let (scope, rest_weight) = (&divided.scope, rest_weights[&divided.scope]);
+        let same = known.iter().find(|it| it.scope == *scope && it.rest_weight == rest_weight);
+        *divided = same.cloned().unwrap_or_else(|| {
+            let new = Divided::new(scope.clone(), rest_weight, &divided.limit);
+            known.push(Arc::new(new));
+            known[known.len() - 1].clone()
+        });
+    }
+}
+
+impl Divided {
+    fn new(scope: String, rest_weight: u32, limit: &Limit) -> Self {
+        let (node, limit) = (RandomState::new().hash_one(0), limit.finer());
+        let tenants = Tenants::new(rest_weight);
+        let state = Mutex::new(SharesState { tenants, ..SharesState::default() });
+        Self { scope, rest_weight, limit, node, state }
+    }
 
     /// The same for all nodes, in 48 bits: enough to tell thousands apart. It reaches the store, and so it has the secret
     /// of a store that is to see hashes only: without one, whoever reads the store could try out addresses.
     fn fingerprint(&self, tenant: &[u8], hasher: Option<&KeyHasher>) -> u64 {
+        if tenant == REST_KEY {
+            return Tenants::REST; // nobody else counts what all others count
+        }
         let hash = hasher.map_or_else(
             || {
                 let mut hasher = SipHasher13::new_with_keys(0x7469_6465, 0x7368_6172);
@@ -125,12 +167,17 @@ impl Shares {
     }
 }
 
-/// Contains the limit, so that only nodes with the same one share demands: as it is written, which is the same in every
-/// version of a fleet.
-fn scope_text(policy: &str, limit: &Limit) -> String {
+/// A name that all nodes give a shared limit. Contains it, so that only nodes with the same one share demands: as it is
+/// written, which is the same in every version of a fleet.
+fn scope_text(shared: &str, limit: &Limit) -> String {
+    let text = limit_text(shared, limit);
+    format!("share {:016x}", rapidhash::v3::rapidhash_v3(text.as_bytes()))
+}
+
+fn limit_text(shared: &str, limit: &Limit) -> String {
     let period_us = micros(limit.period());
     let (algorithm, units, burst) = (limit.algorithm(), limit.units(), limit.ceiling());
-    format!("share {policy} {algorithm} {units}/{period_us}us burst {burst}")
+    format!("share {shared} {algorithm} {units}/{period_us}us burst {burst}")
 }
 
 impl SharesState {
@@ -175,7 +222,7 @@ impl Capacity {
     /// What of the limit of tenants is in force, where the shared limit is adaptive.
     fn of(shared: &Member, own: &Member) -> Self {
         let effective = shared.effective.as_ref();
-        let units = effective.and_then(|it| it.in_force(Some(super::question::GLOBAL.as_bytes())));
+        let units = effective.and_then(|it| it.in_force(Some(GLOBAL.as_bytes())));
         let in_force = units.map(|units| reduce(&own.limit, units, shared));
         let units = in_force.map_or(own.limit.units(), |limit| limit.units());
         Self { units, period: own.limit.period() }
@@ -202,7 +249,7 @@ impl<C: Clock + 'static> Engine<C> {
     pub(super) fn tenant_limits(
         &self,
         policy: &Compiled,
-        shares: &Arc<Shares>,
+        shares: &Shares,
         key: Key<'_>,
         cost: u64,
         op: Op,
@@ -213,23 +260,24 @@ impl<C: Clock + 'static> Engine<C> {
         };
         let now = self.state.clock.now();
         let hasher = self.state.stores.plain.store.extensions().key_hasher;
-        let (tenant, weight) = (shares.fingerprint(tenant, hasher), shares.weight(key));
+        let divided = &shares.divided;
+        let (tenant, weight) = (divided.fingerprint(tenant, hasher), shares.weight(key));
         let capacity = Capacity::of(shared, own);
-        let mut state = lock(&shares.state);
+        let mut state = lock(&divided.state);
         let tick_time = state.tick_time(now);
         let is_over = state.tenants.end_tick(tick_time);
-        let asked = if is_over { self.end_tick(shares, &mut state, capacity, now) } else { None };
+        let asked = if is_over { self.end_tick(divided, &mut state, capacity, now) } else { None };
         // More than the burst is never admitted, and so no demand.
         let units = cost.saturating_mul(shared.cost.get());
         let units = if op == Op::Take && units <= shared.limit.ceiling() { units } else { 0 };
         let in_rest = !state.tenants.note(tenant, weight, units, tick_time);
-        let weight = if in_rest { shares.share.rest_weight() } else { weight };
+        let weight = if in_rest { divided.rest_weight } else { weight };
         // Its part may be too small for a check at once. Then its own burst has to be full.
         let own_part = state.part(weight, own).map(|part| part.with_room(own, units));
         let parts = [InForce::part_of(shared, key), own_part];
         drop(state);
         if let Some(asked) = asked {
-            exchange::start(shares, self.state.stores.plain.store.clone(), asked);
+            exchange::start(divided, self.state.stores.plain.store.clone(), asked);
         }
         let in_force = if parts.iter().all(Option::is_none) {
             InForce::Whole
@@ -239,10 +287,28 @@ impl<C: Clock + 'static> Engine<C> {
         (in_force, in_rest)
     }
 
+    /// The override of a key, or of the limit that it shares with others: a block comes first.
+    pub(super) fn override_for<'e>(
+        &'e self,
+        policy: &'e Compiled,
+        key: Key<'_>,
+    ) -> Option<OverrideInForce<'e>> {
+        let own = policy.override_for(key, &self.state.clock);
+        let Some(shares) = &policy.share else { return own };
+        let shared = self.state.policies.get(&shares.share.of)?;
+        let of_all = shared.override_for(Key::One(GLOBAL.as_bytes()), &self.state.clock);
+        match (own, of_all) {
+            (Some(OverrideInForce::Block), _) | (_, Some(OverrideInForce::Block)) => {
+                Some(OverrideInForce::Block)
+            }
+            (own, of_all) => own.or(of_all),
+        }
+    }
+
     /// Finds the level for the next tick: at once if there is no other node, otherwise by what they are to be asked.
     fn end_tick(
         &self,
-        shares: &Shares,
+        divided: &Divided,
         state: &mut SharesState,
         capacity: Capacity,
         now: Timestamp,
@@ -264,7 +330,7 @@ impl<C: Clock + 'static> Engine<C> {
         let reading = exchange::write(
             state.tenants.demands(capacity.in_window(nodes)),
             nodes,
-            shares.share.rest_weight(),
+            divided.rest_weight,
         );
         Some(exchange::Asked { reading, capacity, own_level, now })
     }
@@ -277,10 +343,10 @@ mod tests {
     #[test]
     fn nodes_of_every_version_call_a_share_the_same() {
         for (limit, expected) in [
-            ("100/s burst 20", "share api gcra 100/1000000us burst 20"),
-            ("sliding-window 240/min", "share api sliding-window 240/60000000us burst 240"),
+            ("100/s burst 20", "share total gcra 100/1000000us burst 20"),
+            ("sliding-window 240/min", "share total sliding-window 240/60000000us burst 240"),
         ] {
-            assert_eq!(scope_text("api", &limit.parse().unwrap()), expected);
+            assert_eq!(limit_text("total", &limit.parse().unwrap()), expected);
         }
     }
 }

@@ -248,7 +248,7 @@ impl<C: Clock + 'static> Engine<C> {
             return Err(StoreError::bad_request(why).into());
         }
         let in_shadow = policy.is_shadow_for(key);
-        let own = match policy.override_for(key, &self.state.clock) {
+        let own = match self.override_for(policy, key) {
             None => own.map(BindingLimit::of_policy),
             Some(OverrideInForce::Limit(limit)) => Some(limit),
             Some(OverrideInForce::Allow) => {

@@ -1,7 +1,6 @@
 //! A policy that has been checked: what an engine asks with it, and what it answers when the store does not.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tidegate_core::{EXACT_MAX, LeakyBucket, Limit, LimitError, Mode};
@@ -31,7 +30,9 @@ pub(crate) struct Compiled {
     pub(crate) any_by_limit: AtomicBool,
     pub(crate) options: PolicyOptions,
     /// Its tenants, if it is a share.
-    pub(crate) share: Option<Arc<Shares>>,
+    pub(crate) share: Option<Shares>,
+    /// Whether tenants share its limit through other policies.
+    pub(crate) is_shared: bool,
     /// Whether every check is decided by the limits as declared, for every caller: most checks look no further.
     pub(crate) is_plain: AtomicBool,
 }
@@ -82,6 +83,11 @@ impl Policy {
                 CompiledKind::Shaper(Scope::named(policy, "").in_quorum(in_quorum), limit)
             }
             Kind::Limits { mode, members } => {
+                if self.is_shared
+                    && (self.overrides.values().any(is_limit) || !self.by_limit.is_empty())
+                {
+                    return Err(PolicyProblem::OverrideOfShared);
+                }
                 check_members(&members, &self.overrides)?;
                 by_limit = by_name(self.by_limit, &members)?;
                 // Limits on different identifiers have to be kept together.
@@ -102,19 +108,19 @@ impl Policy {
             }
             Kind::Share(of) => {
                 if self.overrides.values().any(is_limit) || !self.by_limit.is_empty() {
-                    return Err(PolicyProblem::OverrideOfMany);
+                    return Err(PolicyProblem::OverrideOfTenant);
                 }
                 if self.tag.is_some() {
                     return Err(PolicyProblem::TagOfShare);
                 }
-                let members = of.members(policy, shared)?;
+                let members = of.members(shared)?;
                 let is_in_quorum = members[0].0.is_in_quorum();
                 if options.quorum && !is_in_quorum {
                     return Err(PolicyProblem::QuorumOfShare);
                 }
                 options.quorum = is_in_quorum;
                 let cost_max = cost_max(members.iter().map(|(_, member)| member));
-                share = Some(Arc::new(Shares::new(policy, of, &members[0].1.limit)));
+                share = Some(Shares::new(of, &members[0].1.limit));
                 CompiledKind::Limits { mode: Mode::All, members, adaptive: false, cost_max }
             }
         };
@@ -149,6 +155,7 @@ impl Policy {
             by_limit,
             options,
             share,
+            is_shared: self.is_shared,
             is_plain: AtomicBool::new(false),
         };
         compiled.find_whether_plain();
@@ -163,15 +170,6 @@ fn cost_max<'m>(members: impl IntoIterator<Item = &'m Member>) -> Option<u64> {
 }
 
 impl Compiled {
-    /// Goes on with what is known of the tenants of the same share, as on a reload.
-    pub(crate) fn keep_tenants(&mut self, known: &[Arc<Shares>]) {
-        if let Some(share) = &mut self.share
-            && let Some(same) = known.iter().find(|it| it.is_same(share))
-        {
-            *share = same.clone();
-        }
-    }
-
     /// The error of a reply about a limit that it does not have.
     #[cold]
     pub(crate) fn unknown(&self) -> CheckError {
@@ -255,6 +253,9 @@ impl Compiled {
         name: &str,
         text: &str,
     ) -> Result<Override, OverrideError> {
+        if self.share.is_some() {
+            return Err(OverrideError::DoesNotFit(PolicyProblem::OverrideOfTenant));
+        }
         let found = self.members().iter().find(|(_, member)| member.name == name);
         let unknown = || OverrideError::DoesNotFit(PolicyProblem::NoSuchLimit(name.to_owned()));
         let limit = found.ok_or_else(unknown)?.1.limit.with_numbers(text);
@@ -299,8 +300,8 @@ impl Compiled {
     pub(crate) fn fits(&self, own: &Override) -> Result<(), PolicyProblem> {
         match (&self.kind, own) {
             (_, Override::Allow | Override::Block) => Ok(()),
-            // Tenants have parts of the limit that they share, and none of their own.
-            _ if self.share.is_some() => Err(PolicyProblem::OverrideOfMany),
+            _ if self.share.is_some() => Err(PolicyProblem::OverrideOfTenant),
+            _ if self.is_shared => Err(PolicyProblem::OverrideOfShared),
             (CompiledKind::Shaper(..), Override::Limit(_) | Override::OneLimit { .. }) => {
                 Err(PolicyProblem::OverrideOfMany)
             }

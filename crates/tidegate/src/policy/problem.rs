@@ -56,6 +56,7 @@ use crate::store::StoreRequest;
 /// let month = Policy::all().limit_by("", "global", "quota 100/month");
 /// assert_eq!(shared(month, share()), Some(ShareOfWhole("total".into())));
 /// assert_eq!(shared(total(), Share::of("total", "")), Some(ShareByNothing));
+/// assert_eq!(shared(total(), Share::of("total", "global")), Some(ShareByGlobal));
 /// assert_eq!(shared(total(), share().weights::<&str>("plan", [], 1)), Some(ShareWeights(0)));
 /// let weightless = ShareWeight { of: "else".into(), weight: 0 };
 /// assert_eq!(shared(total(), share().weights("plan", [("gold", 4)], 0)), Some(weightless));
@@ -68,6 +69,10 @@ use crate::store::StoreRequest;
 /// assert_eq!(own(Policy::share(share()).quorum(true)), Some(QuorumOfShare));
 /// assert_eq!(own(Policy::share(share()).tagged("t")), Some(TagOfShare));
 /// assert_eq!(problem(Policy::share(share()).limit("", "5/h")), Some(ShareAmongLimits));
+/// let tenants_own = Policy::share(share()).with_override("acme", "5/s".parse().map(Override::Limit)?);
+/// assert_eq!(own(tenants_own), Some(OverrideOfTenant));
+/// let everybodys_own = total().with_override("global", "5/s".parse().map(Override::Limit)?);
+/// assert_eq!(shared(everybodys_own, share()), Some(OverrideOfShared));
 /// let moved = Policy::share(share()).adaptive("", &load);
 /// assert_eq!(problem(moved), Some(AdaptiveShare("total".into())));
 ///
@@ -101,6 +106,10 @@ pub enum PolicyProblem {
     OverrideOfAnotherKind,
     /// A key's own limit stands for a policy's only limit; of several, it has to name one.
     OverrideOfMany,
+    /// Tenants have parts of the limit that they share, and none of their own.
+    OverrideOfTenant,
+    /// The limit that tenants share is the same for all of them.
+    OverrideOfShared,
     /// A leaky bucket cannot be leased from: its places are in a row.
     LeaseOfShaper,
     /// What `any` charges depends on the check: nothing can be taken ahead.
@@ -140,6 +149,8 @@ pub enum PolicyProblem {
     ShareOfWhole(String),
     /// Tenants have no name.
     ShareByNothing,
+    /// All callers are one tenant.
+    ShareByGlobal,
     /// It names no weight, or too many.
     ShareWeights(usize),
     /// A weight is 0, or too high.
@@ -179,6 +190,13 @@ impl std::fmt::Display for PolicyProblem {
             ),
             Self::OverrideOfMany => f.write_str(
                 "a key's own limit replaces one limit: name it where there are several, or use allow or block",
+            ),
+            Self::OverrideOfTenant => f.write_str(
+                "tenants of a share have no limit of their own: use allow or block, or give it another weight",
+            ),
+            Self::OverrideOfShared => f.write_str(
+                "other policies share this limit, so that no key has another: change it in the policy and reload, or use \
+                 allow or block",
             ),
             Self::LeaseOfShaper => f.write_str("a leaky bucket cannot be leased: leave lease out"),
             Self::LeaseOfAny => {
@@ -227,6 +245,9 @@ impl std::fmt::Display for PolicyProblem {
                  sliding-log"
             ),
             Self::ShareByNothing => f.write_str("has no name for tenants: name their identifier"),
+            Self::ShareByGlobal => f.write_str(
+                "is the same for all callers, so that all are one tenant: name what tells them apart",
+            ),
             Self::ShareWeights(count) => write!(f, "names {count} weights: expected 1 to 64"),
             Self::ShareWeight { of, weight } => write!(
                 f,

@@ -95,10 +95,10 @@ impl Share {
         self.weight(None)
     }
 
-    /// The shared limit, and that of each tenant: as much, in finer units, of which it gets a part while tenants contend.
+    /// The shared limit, and that of each tenant: as much, in finer units, of which it gets a part while tenants contend. A tenant is the same
+    /// in all policies that share the limit.
     pub(super) fn members(
         &self,
-        policy: &str,
         shared: Option<&Compiled>,
     ) -> Result<Vec<(Scope, Member)>, PolicyProblem> {
         let of = || self.of.clone();
@@ -120,7 +120,9 @@ impl Share {
         }
         let shared_name = if member.name.is_empty() { of() } else { member.name.clone() };
         let shared = Member { name: shared_name, ..member.clone() };
-        let own_scope = Scope::tagged(scope.tag().unwrap_or(&self.of), policy, "");
+        // By the name of the only limit there is: no other scope is called so.
+        let own_scope = format!("{}/tenants", member.name);
+        let own_scope = Scope::tagged(scope.tag().unwrap_or(&self.of), &self.of, &own_scope);
         let own = Member {
             name: String::new(),
             key: Some(self.by.clone()),
@@ -135,6 +137,9 @@ impl Share {
     pub(crate) fn check(&self) -> Result<(), PolicyProblem> {
         if self.by.is_empty() {
             return Err(PolicyProblem::ShareByNothing);
+        }
+        if self.by == GLOBAL {
+            return Err(PolicyProblem::ShareByGlobal);
         }
         let Some(Weights { named, otherwise, .. }) = &self.weights else { return Ok(()) };
         if named.is_empty() || named.len() > NAMED_MAX {

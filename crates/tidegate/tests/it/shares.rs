@@ -399,6 +399,51 @@ fn tenants_keep_their_parts_through_a_reload() {
     assert_eq!(level(&next("100/s").build().unwrap()), None, "another limit starts anew");
 }
 
+/// Whoever is called the same in two policies of one limit is one tenant, and others contend with it from both.
+#[test]
+fn policies_that_share_a_limit_divide_it_together() {
+    for (of_batch, expected) in [("hog", 100), ("other", 67)] {
+        let clock = ManualClock::default();
+        let engine = Engine::builder().clock(clock.clone());
+        let engine = engine.policy("total", total("200/s burst 20"));
+        let engine = engine.policy("api", api()).policy("batch", api()).build().unwrap();
+        let (mut ann, mut all) = (0, 0);
+        for step in 0..4_000_u64 {
+            clock.advance(Duration::from_millis(1));
+            let mut asked = [("api", "hog"), ("batch", of_batch), ("api", "ann")];
+            asked.rotate_left(usize::try_from(step % 3).unwrap());
+            for (policy, tenant) in asked {
+                let allowed = engine.check(policy, tenant).now().unwrap().decision.allowed();
+                let allowed = u64::from(allowed && step >= 1_000);
+                all += allowed;
+                ann += allowed * u64::from(tenant == "ann");
+            }
+        }
+        assert!((585..=600).contains(&all), "{all} in three seconds");
+        assert!(u64::abs_diff(ann, 3 * expected) <= 15, "{of_batch}: {ann} in three seconds");
+        let status = engine.policy_ref("batch").unwrap().share_status().unwrap();
+        assert_eq!(status.active, if of_batch == "hog" { 2 } else { 3 });
+    }
+}
+
+/// A block of the shared limit holds for its tenants, and so does its being lifted for all.
+#[test]
+fn an_override_of_the_shared_limit_holds_for_its_tenants() {
+    let clock = ManualClock::default();
+    let ask = |of_all: Override, of_tenant: Option<Override>| {
+        let own = of_tenant.into_iter().fold(api(), |it, own| it.with_override("acme", own));
+        let engine = Engine::builder().clock(clock.clone());
+        let engine = engine.policy("total", total("1/h").with_override("global", of_all));
+        let engine = engine.policy("api", own).build().unwrap();
+        let check = Check { policy: "api", key: Key::One(b"acme"), cost: 2 };
+        engine.ask(&check, Op::Take).now().unwrap().decision.allowed()
+    };
+    assert!(ask(Override::Allow, None));
+    assert!(!ask(Override::Block, None));
+    assert!(!ask(Override::Block, Some(Override::Allow)));
+    assert!(!ask(Override::Allow, Some(Override::Block)));
+}
+
 /// Whoever needs more at once than its part of the burst gets its part of the rate all the same.
 #[test]
 fn a_tenant_whose_checks_are_large_gets_its_part() {

@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 use tidegate_core::Timestamp;
 use tidegate_core::share::{Demand, Level, Tenants};
 
-use super::{Capacity, Shares};
+use super::{Capacity, Divided};
 use crate::clock::micros;
 use crate::store::{
     Coordination, ReadingReport, StateUpdate, Store, StoreError, StoreResult, TickReadings,
@@ -38,9 +38,9 @@ pub(super) struct Asked {
 
 /// Asks the others. A store that answers at once has been asked when this returns; otherwise a task of the runtime waits,
 /// and without one this node goes by what it sees itself.
-pub(super) fn start(shares: &Arc<Shares>, store: Arc<dyn Store>, asked: Asked) {
+pub(super) fn start(divided: &Arc<Divided>, store: Arc<dyn Store>, asked: Asked) {
     let (own_level, now) = (asked.own_level, asked.now);
-    let waiting = shares.clone();
+    let waiting = divided.clone();
     let mut exchange: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
         let level = waiting.exchange(&*store, &asked).await;
         waiting.adopt(level.unwrap_or(asked.own_level), asked.now);
@@ -48,7 +48,7 @@ pub(super) fn start(shares: &Arc<Shares>, store: Arc<dyn Store>, asked: Asked) {
     if exchange.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
         && !spawn(exchange)
     {
-        shares.adopt(own_level, now);
+        divided.adopt(own_level, now);
     }
 }
 
@@ -63,7 +63,7 @@ fn spawn(_: Pin<Box<dyn Future<Output = ()> + Send>>) -> bool {
     false
 }
 
-impl Shares {
+impl Divided {
     async fn exchange(
         &self,
         store: &dyn Store,
