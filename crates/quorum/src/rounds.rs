@@ -76,6 +76,12 @@ impl<T> Promises<T> {
         if may_promise >= majority { Progress::Open } else { Progress::Lost }
     }
 
+    /// Whether a majority has answered, and another writer is ahead at one of it; or no answer matters any more.
+    pub(crate) fn is_heard(&self) -> bool {
+        let is_outrun = self.is_refused && self.answered >= majority(self.nodes);
+        is_outrun || self.progress() != Progress::Open
+    }
+
     /// The value to carry forward. It may be one that only a minority has accepted: a refusal that is decided on it can
     /// refuse too much, never too little, and an admission makes it part of what a majority accepts.
     pub(crate) const fn best(&self) -> Option<&Accepted<T>> {
@@ -157,6 +163,11 @@ impl Accepts {
         }
         let is_nowhere = self.answered == self.nodes && self.accepted + self.stray == 0;
         if is_nowhere { Outcome::NotWritten } else { Outcome::Undecided }
+    }
+
+    /// Whether a majority has answered, or none can agree any more.
+    pub(crate) const fn is_heard(&self) -> bool {
+        self.answered >= majority(self.nodes) || matches!(self.progress(), Progress::Lost)
     }
 
     pub(crate) const fn is_answered(&self) -> bool {

@@ -16,9 +16,9 @@ use crate::rounds::{Accepts, Outcome, Progress, Promises};
 use crate::script::{ACCEPT, Call, FORM, PREPARE, ScriptText};
 use crate::standing::Standing;
 
-/// How long the last answers are waited for when a majority has refused a write: if nobody has it, nothing has to be found
-/// out.
-const STRAGGLERS_MAX: Duration = Duration::from_millis(5);
+/// How long the last answers are waited for when those of a majority do not agree. They may still decide, but a server that
+/// hangs gives none, and what has become of a write can only be found out before many others follow it.
+const STRAGGLERS_MAX: Duration = Duration::from_millis(2);
 
 /// How much longer than its deadline a promise is kept. One that has run out is refused, which is safe.
 const PROMISE_MARGIN: Duration = Duration::from_secs(10);
@@ -86,9 +86,12 @@ impl Servers {
         let call = self.call(&PREPARE, items.iter().map(|item| &item.key), args);
         let mut round = PrepareRound::new(ballot, self.nodes.len(), items.len());
         let mut replies = self.ask(call, self.nodes.iter().enumerate(), due);
-        while (round.is_open() || round.may_be_new())
-            && let Ok(Some((number, reply))) = timeout_at(due, replies.recv()).await
-        {
+        let mut until = due;
+        while round.is_open() || round.may_be_new() {
+            if until == due && round.is_heard() {
+                until = due.min(Instant::now() + STRAGGLERS_MAX);
+            }
+            let Ok(Some((number, reply))) = timeout_at(until, replies.recv()).await else { break };
             let reply = reply.and_then(|reply| ServerReply::read(&reply, items.len(), prepared));
             round.take(number, reply, items, &self.ballots);
         }
@@ -114,7 +117,7 @@ impl Servers {
         let mut replies = self.ask(call, asked, due);
         let mut until = due;
         while !tallies.iter().all(|it| it.progress() == Progress::Done || it.is_answered()) {
-            if until == due && tallies.iter().all(|it| it.progress() != Progress::Open) {
+            if until == due && tallies.iter().all(Accepts::is_heard) {
                 until = due.min(Instant::now() + STRAGGLERS_MAX);
             }
             let Ok(Some((_, reply))) = timeout_at(until, replies.recv()).await else { break };
@@ -185,6 +188,11 @@ impl PrepareRound {
 
     fn is_open(&self) -> bool {
         self.promises.iter().any(|promises| promises.progress() == Progress::Open)
+    }
+
+    /// Whether another ballot helps more than the answers that are still to come.
+    fn is_heard(&self) -> bool {
+        !self.may_be_new() && self.promises.iter().all(Promises::is_heard)
     }
 
     /// Whether it may turn out that no server has a marker: then all have to be heard.

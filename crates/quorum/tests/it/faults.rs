@@ -1,7 +1,7 @@
 //! Servers that die, hang, are full of other things, or are too few.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::driver::{Severity, StoreDriver};
@@ -18,7 +18,7 @@ const LIMIT: &str = "fixed-window 1000000/3650day";
 #[derive(Default)]
 struct Seen {
     admitted: AtomicU64,
-    failed: AtomicU64,
+    failures: Mutex<Vec<String>>,
     /// Checks whose outcome is not known.
     unknown: AtomicU64,
 }
@@ -43,9 +43,10 @@ async fn under_load(servers: &Trio, fault: impl AsyncFnOnce(&RedisServer, &Seen)
                     }
                     Err(error) => {
                         assert!(begins.elapsed() < DEADLINE, "{error}");
-                        seen.failed.fetch_add(1, Ordering::SeqCst);
                         if error.ran() == Ran::Unknown {
                             seen.unknown.fetch_add(1, Ordering::SeqCst);
+                        } else {
+                            seen.failures.lock().unwrap().push(error.to_string());
                         }
                     }
                 }
@@ -73,6 +74,14 @@ async fn more(seen: &Seen, count: u64) {
     tokio::time::timeout(3 * DEADLINE, wait).await.expect("the load stands still");
 }
 
+/// No check fails. Each of the four may have been in a write at the fault, and on a busy machine so many others may follow it
+/// that nothing says any more what has become of it.
+fn is_served(seen: &Seen) {
+    assert_eq!(*seen.failures.lock().unwrap(), [""; 0]);
+    let unknown = seen.unknown.load(Ordering::SeqCst);
+    assert!(unknown <= 4, "{unknown}");
+}
+
 /// What was admitted is charged once, and what is not known at most once.
 async fn is_exact(servers: &Trio, seen: &Seen) {
     let charged = spent(&*servers.store(&options()), LIMIT, "k").await;
@@ -92,7 +101,7 @@ async fn a_server_that_is_killed_costs_no_answer_and_no_charge() {
         more(seen, 50).await;
     })
     .await;
-    assert_eq!(seen.failed.load(Ordering::SeqCst), 0);
+    is_served(&seen);
     is_exact(&servers, &seen).await;
 }
 
@@ -106,7 +115,7 @@ async fn a_server_that_hangs_delays_nobody_for_long_and_comes_back() {
         more(seen, 50).await;
     })
     .await;
-    assert_eq!(seen.failed.load(Ordering::SeqCst), 0);
+    is_served(&seen);
     is_exact(&servers, &seen).await;
 }
 
