@@ -227,7 +227,7 @@ impl Meter {
         let allowed = u64::from(allowed);
         self.admitted += allowed;
         // Whole units of which the first is there at the start.
-        let most = burst(self.limit) + 1 + self.limit * at_us / SECOND_US;
+        let most = self.limit + 1 + self.limit * at_us / SECOND_US;
         self.over_limit = self.over_limit.max(self.admitted.saturating_sub(most));
         let (asked, _, admitted) = &mut self.slots[kind][index(at_us / SLOT_US)];
         (*asked, *admitted) = (*asked + 1, *admitted + allowed);
@@ -261,10 +261,6 @@ impl Meter {
     }
 }
 
-const fn burst(limit: u64) -> u64 {
-    limit / 10
-}
-
 /// The nodes, on one store.
 fn engines(
     way: &str,
@@ -272,7 +268,7 @@ fn engines(
     requests: &Requests,
     clock: &ManualClock,
 ) -> Result<Vec<Engine<ManualClock>>, InputError> {
-    let whole = format!("{}/s burst {}", input.limit, burst(input.limit)).parse::<Limit>()?;
+    let whole = format!("{}/s", input.limit).parse::<Limit>()?;
     let total = || Policy::all().limit_by("total", "global", whole.clone());
     let policy = match way {
         "one limit" => total(),

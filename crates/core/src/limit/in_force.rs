@@ -62,6 +62,26 @@ impl Limit {
         map_algorithm!(self, limit => limit.effective(units, cost))
     }
 
+    /// The same limit with at most `burst` at once, at least 1, where it has a pace: the others leave that to who is asked
+    /// with more of it, since what is ahead stays ahead. Windows and logs have no burst, and stay as they are.
+    ///
+    /// ```
+    /// # use tidegate_core::Limit;
+    /// let (api, pages): (Limit, Limit) = ("100/min burst 20".parse()?, "fixed-window 100/min".parse()?);
+    /// assert_eq!((api.with_burst(5).units(), api.with_burst(5).ceiling()), (100, 5));
+    /// assert_eq!(api.with_burst(21), api);
+    /// assert_eq!(pages.with_burst(5), pages);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    #[must_use]
+    pub fn with_burst(&self, burst: u64) -> Self {
+        match self {
+            Self::Gcra(limit) => Self::Gcra(limit.with_burst(burst)),
+            Self::TokenBucket(limit) => Self::TokenBucket(limit.with_burst(burst)),
+            counts => counts.clone(),
+        }
+    }
+
     /// The same limit with finer units, where it has a pace: a hundred thousand or more in as much more time, so that
     /// [`Limit::effective`] comes close to any part of it. Windows and logs count whole units, and stay as they are.
     ///

@@ -153,6 +153,22 @@ impl Tenants {
         self.known.iter().chain(rest).map(move |(tenant, asked)| (*tenant, demand(asked)))
     }
 
+    /// What one of them asked for, as [`Tenants::demands`] counts it: 0 for one that asks for the first time.
+    ///
+    /// ```
+    /// # use tidegate_core::{Timestamp, share::Tenants};
+    /// let (mut tenants, now) = (Tenants::default(), Timestamp::from_micros(1_700_000_000_000_000));
+    /// tenants.end_tick(now);
+    /// tenants.note(7, 1, 30, now);
+    /// assert_eq!(tenants.asked(7, 1_000), 0);
+    /// tenants.end_tick(now + Tenants::TICK);
+    /// assert_eq!((tenants.asked(7, 1_000), tenants.asked(8, 1_000)), (30, 0));
+    /// ```
+    pub fn asked(&self, tenant: u64, capacity: u64) -> u64 {
+        let asked = if tenant == Self::REST { self.rest.as_ref() } else { self.known.get(&tenant) };
+        asked.map_or(0, |asked| asked.before(self.tick, capacity))
+    }
+
     /// How many tenants have an entry.
     pub fn active(&self) -> usize {
         self.known.len()

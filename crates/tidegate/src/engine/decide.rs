@@ -406,7 +406,8 @@ impl<'e> Limits<'e> {
         let answer = Answer {
             decision,
             policy: name,
-            binding: if member.name.is_empty() { name } else { &member.name },
+            // A tenant that has only its part is told so, also where it is to leave the others what is left.
+            binding: if member.name.is_empty() || self.is_part() { name } else { &member.name },
             limit: Some(self.binding(verdict.binding)),
             source: *source,
             store_error: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::Limit;
 
 use super::decide::Limits;
-use super::{BindingLimit, Key};
+use super::{BindingLimit, Key, shares};
 use crate::policy::Member;
 use crate::store::Scope;
 
@@ -61,13 +61,27 @@ impl ReducedLimit {
             .then(|| Self { units, limit: Arc::new(reduce(whole, units, member)) })
     }
 
+    /// All of a member's limit.
+    pub(super) fn whole(member: &Member) -> Self {
+        Self { units: member.limit.units(), limit: Arc::new(member.limit.clone()) }
+    }
+
+    pub(super) fn limit(&self) -> &Arc<Limit> {
+        &self.limit
+    }
+
+    /// The same with at most so much at once.
+    pub(super) fn with_burst(self, burst: u64) -> Self {
+        Self { limit: Arc::new(self.limit.with_burst(burst)), ..self }
+    }
+
     /// The same with room for so much at once, where the whole limit has it.
     pub(super) fn with_room(self, member: &Member, cost: u64) -> Self {
         if cost <= self.limit.ceiling() {
             return self;
         }
         let limit = member.limit.effective_part(self.units, member.limit.units(), cost);
-        Self { limit: Arc::new(limit), ..self }
+        Self { limit: Arc::new(limit.with_burst(cost)), ..self }
     }
 }
 
@@ -136,6 +150,18 @@ impl<'e> Limits<'e> {
             (None, Some(own)) => own.clone(),
             (None, None) => BindingLimit::of_policy(&self.members[index].1.limit),
         }
+    }
+
+    /// Whether a tenant that shares a limit has only its part of it.
+    #[inline]
+    pub(super) fn is_part(&self) -> bool {
+        self.policy.share.is_some() && self.in_force.part(shares::OWN).is_some()
+    }
+
+    /// What is in force of a member's limit, with room for so much at once.
+    pub(super) fn in_force_with_room(&self, index: usize, cost: u64) -> Option<BindingLimit<'e>> {
+        let part = self.in_force.part(index)?.clone();
+        Some(BindingLimit::shared(part.with_room(&self.members[index].1, cost).limit))
     }
 
     /// What this node may grant of it by itself.

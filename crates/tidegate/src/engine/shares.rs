@@ -3,6 +3,10 @@
 //! The first check after the end of a tick looks at the demands: so nothing runs by itself, and what it does is bounded.
 //! The limit of a tenant and the shared limit are asked in one atomic step, so that a wrong guess costs fairness for a
 //! tick, and never admits more than the shared limit does alone.
+//!
+//! While tenants contend, what they saved up is worth more than there is: their parts of the rate are what comes in, and
+//! the burst of the shared limit is spent. So whoever asks for more than its share saves up little, and leaves a reserve of
+//! the shared limit to those who ask for less.
 
 mod exchange;
 
@@ -30,6 +34,10 @@ pub(crate) const OWN: usize = 1;
 
 /// The key of all who have no entry of their own. Whoever is called this is one of them.
 pub(super) const REST_KEY: &[u8] = b"\0else";
+
+/// So many checks of a tenant fit into its part at once at least, where they fit into the shared limit: requests of most
+/// clients come in small groups.
+const PART_CHECKS_MIN: u64 = 4;
 
 /// A level that was not found anew for this time is forgotten.
 const LEVEL_LIFE: Duration = Duration::from_secs(2);
@@ -193,15 +201,47 @@ impl SharesState {
         (self.level, self.level_at) = (level, now);
     }
 
-    /// What a tenant of this weight may use; `None` for the whole limit.
-    fn part(&mut self, weight: u32, own: &Member) -> Option<ReducedLimit> {
-        let level = self.level?;
+    /// What a tenant of this weight may use at this level, and how much of that at once; `None` for the whole limit.
+    fn part(&mut self, level: Level, weight: u32, own: &Member) -> Option<ReducedLimit> {
         if let Some((_, part)) = self.parts.iter().find(|(known, _)| *known == weight) {
             return part.clone();
         }
-        let part = ReducedLimit::of(own, level.share(weight));
+        let part = ReducedLimit::of(own, level.share(weight)).map(|part| {
+            let factor = own.cost.get();
+            let few = PART_CHECKS_MIN.saturating_mul(factor).min(own.limit.ceiling());
+            let burst = in_tick(part.limit()).max(few);
+            part.with_room(own, few).with_burst(burst)
+        });
         self.parts.push((weight, part.clone()));
         part
+    }
+
+    /// What a tenant may use of the shared limit, and of its own, while tenants contend. Who asks for twice its share leaves
+    /// the whole reserve to others.
+    fn parts(
+        &mut self,
+        level: Level,
+        tenant: Contender,
+        [shared, own]: [&Member; 2],
+        of_shared: Option<ReducedLimit>,
+    ) -> [Option<ReducedLimit>; 2] {
+        let Contender { weight, asked, room } = tenant;
+        let share = level.share(weight);
+        if (1..=share).contains(&asked) {
+            return [of_shared, None];
+        }
+        let of_shared = of_shared.unwrap_or_else(|| ReducedLimit::whole(shared));
+        let ceiling = of_shared.limit().ceiling();
+        let most = in_tick(of_shared.limit()).min(ceiling / 2);
+        let reserve = match asked {
+            // A newcomer may be a quiet one, or one of a flood of made-up names.
+            0 => most / 2,
+            _ => part_of(most, (asked - share).min(share), share),
+        };
+        let of_shared = of_shared.with_burst((ceiling - reserve).max(room));
+        // Its part may be too small for a check at once. Then its own burst has to be full.
+        let of_own = self.part(level, weight, own).map(|part| part.with_room(own, room));
+        [Some(of_shared), of_own]
     }
 
     /// The level of what this node has seen, where each of so many nodes sees the same.
@@ -209,6 +249,27 @@ impl SharesState {
         let demands = self.tenants.demands(capacity.in_window(nodes));
         Level::find(demands.map(|(_, demand)| capacity.demand(demand, nodes)), capacity.units)
     }
+}
+
+/// What a limit admits in a tick, rounded up.
+fn in_tick(limit: &Limit) -> u64 {
+    part_of(limit.units(), micros(Tenants::TICK), micros(limit.period()))
+}
+
+/// So much of `units`, rounded up.
+fn part_of(units: u64, part: u64, whole: u64) -> u64 {
+    let units = (u128::from(units) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
+    u64::try_from(units).unwrap_or(u64::MAX)
+}
+
+/// Who asks while tenants contend.
+#[derive(Clone, Copy, Debug)]
+struct Contender {
+    weight: u32,
+    /// What it has asked for already, in units of the limit's period. 0 for a newcomer.
+    asked: u64,
+    /// What it asks for now.
+    room: u64,
 }
 
 /// What the shared limit admits.
@@ -269,12 +330,22 @@ impl<C: Clock + 'static> Engine<C> {
         let asked = if is_over { self.end_tick(divided, &mut state, capacity, now) } else { None };
         // More than the burst is never admitted, and so no demand.
         let units = cost.saturating_mul(shared.cost.get());
-        let units = if op == Op::Take && units <= shared.limit.ceiling() { units } else { 0 };
-        let in_rest = !state.tenants.note(tenant, weight, units, tick_time);
-        let weight = if in_rest { divided.rest_weight } else { weight };
-        // Its part may be too small for a check at once. Then its own burst has to be full.
-        let own_part = state.part(weight, own).map(|part| part.with_room(own, units));
-        let parts = [InForce::part_of(shared, key), own_part];
+        let units = if units <= shared.limit.ceiling() { units } else { 0 };
+        let demand = if op == Op::Take { units } else { 0 };
+        let in_rest = !state.tenants.note(tenant, weight, demand, tick_time);
+        let (tenant, weight) =
+            if in_rest { (Tenants::REST, divided.rest_weight) } else { (tenant, weight) };
+        let of_shared = InForce::part_of(shared, key);
+        let parts = match state.level {
+            None => [of_shared, None],
+            Some(level) => {
+                let nodes = self.nodes();
+                let asked = state.tenants.asked(tenant, capacity.in_window(nodes));
+                let asked = capacity.demand(Demand { units: asked, weight }, nodes).units;
+                let tenant = Contender { weight, asked, room: units };
+                state.parts(level, tenant, [shared, own], of_shared)
+            }
+        };
         drop(state);
         if let Some(asked) = asked {
             exchange::start(divided, self.state.stores.plain.store.clone(), asked);
@@ -295,7 +366,7 @@ impl<C: Clock + 'static> Engine<C> {
     ) -> Option<OverrideInForce<'e>> {
         let own = policy.override_for(key, &self.state.clock);
         let Some(shares) = &policy.share else { return own };
-        let shared = self.state.policies.get(&shares.share.of)?;
+        let Some(shared) = self.state.policies.get(&shares.share.of) else { return own };
         let of_all = shared.override_for(Key::One(GLOBAL.as_bytes()), &self.state.clock);
         match (own, of_all) {
             (Some(OverrideInForce::Block), _) | (_, Some(OverrideInForce::Block)) => {

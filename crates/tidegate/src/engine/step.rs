@@ -46,6 +46,19 @@ impl<'e> Step<'e> {
         known.unwrap_or(keys.len())
     }
 
+    /// Parts of a share have room for a single check. What several need at once fits in, where it fits into the whole limit.
+    pub(super) fn make_room(&mut self) {
+        for count in &mut self.counts {
+            let (part, index) = count.position;
+            if let Some(CheckPart::Counted(limits, _)) = self.parts.get(part)
+                && limits.policy.share.is_some()
+                && let Some(roomy) = limits.in_force_with_room(index, count.cost)
+            {
+                count.limit = roomy;
+            }
+        }
+    }
+
     /// What this node may grant by itself.
     pub(super) fn share_of(&self, count: &Count<'e>, nodes: NonZeroU32) -> Limit {
         let (part, index) = count.position;

@@ -210,9 +210,12 @@ impl<C: Clock + 'static> Engine<C> {
                 let count = &mut step.counts[at];
                 if *count.limit != *limits.limit_of(index) {
                     let (mine, cost) = (self.count_of(&limits, (part, index)), count.cost);
-                    if is_within(&mine.limit, &count.limit) {
+                    // Parts of a share get the room that they need below: only their pace differs.
+                    let are_parts = limits.policy.share.is_some() && count.policy.share.is_some();
+                    let is_slower = mine.limit.units() < count.limit.units();
+                    if is_within(&mine.limit, &count.limit) || (are_parts && is_slower) {
                         *count = Count { cost, ..mine };
-                    } else if !is_within(&count.limit, &mine.limit) {
+                    } else if !are_parts && !is_within(&count.limit, &mine.limit) {
                         let why = "two limits for one key in one step, and neither is the tighter";
                         return Err(StoreError::bad_request(why).into());
                     }
@@ -222,6 +225,7 @@ impl<C: Clock + 'static> Engine<C> {
             }
             step.parts.push(CheckPart::Counted(limits, indexes));
         }
+        step.make_room();
         Ok((step, keys))
     }
 

@@ -114,7 +114,8 @@ fn each_gets_its_share_within_a_second() {
     for (limit, tenants, expected) in cases {
         let clock = ManualClock::default();
         let admitted = run(&fleet(1, limit, &clock), &clock, tenants, 5);
-        let since = if limit.contains("window") { 2 } else { 1 };
+        // Who took twice its share before anybody knew has as much less in the second that follows.
+        let since = if limit.starts_with("200/s") { 1 } else { 2 };
         check(&admitted, since, expected);
         check_total(&admitted, 200, if limit.contains("window") { 200 } else { 20 });
     }
@@ -468,5 +469,92 @@ fn a_tenant_whose_checks_are_large_gets_its_part() {
     // 50 a second each.
     for got in [large, small] {
         assert!((340..=460).contains(&got), "{large} and {small} of 400 each");
+    }
+}
+
+/// Under the burst that a limit has by default, and under one of hardly more than a check.
+#[test]
+fn who_asks_for_little_gets_it_whatever_the_others_saved_up() {
+    for limit in ["100/s", "100/s burst 2", "token-bucket 100/s", "1000/s"] {
+        for nodes in [1, 2] {
+            let clock = ManualClock::default();
+            let rate = 3 * limit.parse::<tidegate_core::Limit>().unwrap().units();
+            let loud = [tenant("first", rate), tenant("second", rate), tenant("quiet", 5)];
+            let admitted = run(&fleet(nodes, limit, &clock), &clock, &loud, 12);
+            for (second, admitted) in admitted.iter().enumerate().skip(1) {
+                assert!(admitted[2] >= 4, "{limit}, {nodes} nodes: {second}: {admitted:?}");
+            }
+        }
+    }
+}
+
+/// Each burst of what one saved up while the other asked is one that there is not.
+#[test]
+fn loud_tenants_that_take_turns_leave_the_others_what_they_ask_for() {
+    let clock = ManualClock::default();
+    let engines = fleet(1, "100/s", &clock);
+    let (mut late, mut asked) = (0, 0);
+    for step in 0..20_000 {
+        clock.advance(Duration::from_millis(1));
+        if step % 3 == 0 {
+            ask(&engines[0], if step / 2_000 % 2 == 0 { "first" } else { "second" }, "");
+        }
+        if step % 200 == 0 {
+            let is_admitted = ask(&engines[0], "quiet", "");
+            if step >= 2_000 {
+                (late, asked) = (late + u64::from(!is_admitted), asked + 1);
+            }
+        }
+    }
+    // Alone, a loud tenant contends with nobody: what it takes is gone, and is noticed a tick later.
+    assert!(late * 10 <= asked, "{late} of {asked} were refused");
+}
+
+/// As by a take that follows it.
+#[test]
+fn a_peek_has_as_much_room_as_a_take() {
+    let clock = ManualClock::default();
+    let engines = fleet(1, "200/s burst 20", &clock);
+    let tenants = ["first", "second", "third"].map(|name| tenant(name, 300));
+    run(&engines, &clock, &tenants, 3);
+    clock.advance(Duration::from_millis(100));
+    let keys: [(&str, &[u8]); 1] = [("tenant", b"new")];
+    let check = Check { policy: "api", key: Key::Named(&keys), cost: 10 };
+    let ask = |op| engines[0].ask(&check, op).now().unwrap().decision;
+    assert!(engines[0].policy_ref("api").unwrap().share_status().unwrap().level.is_some());
+    assert_eq!(ask(Op::Peek).allowed(), ask(Op::Take).allowed());
+    assert!(
+        !ask(Op::Peek).allowed() && ask(Op::Peek).retry_after().is_some(),
+        "{:?}",
+        ask(Op::Peek)
+    );
+}
+
+/// Of one policy or of two, and by whatever weight.
+#[test]
+fn several_checks_of_a_tenant_in_one_step_have_room() {
+    let clock = ManualClock::default();
+    let batch = Policy::share(Share::of("total", "tenant"));
+    let engine = Engine::builder().clock(clock.clone()).policy("total", total("200/s burst 20"));
+    let engines = vec![engine.policy("api", api()).policy("batch", batch).build().unwrap()];
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    run(&engines, &clock, &names.map(|name| tenant(name, 100)), 3);
+    clock.advance(Duration::from_secs(1));
+    let gold: [(&str, &[u8]); 2] = [("tenant", b"new"), ("plan", b"gold")];
+    let plain: [(&str, &[u8]); 1] = [("tenant", b"new")];
+    for checks in [
+        [("api", &gold[..], 10), ("api", &gold[..], 10)],
+        [("api", &gold[..], 10), ("batch", &plain[..], 10)],
+        [("batch", &plain[..], 10), ("api", &gold[..], 10)],
+    ] {
+        clock.advance(Duration::from_secs(60));
+        run(&engines, &clock, &names.map(|name| tenant(name, 100)), 3);
+        let checks =
+            checks.map(|(policy, keys, cost)| Check { policy, key: Key::Named(keys), cost });
+        let together = engines[0].ask_together(&checks, Op::Take).now().unwrap();
+        for answer in together.answers {
+            let decision = answer.decision;
+            assert!(decision.allowed() || decision.retry_after().is_some(), "{decision:?}");
+        }
     }
 }

@@ -31,6 +31,12 @@ impl Gcra {
         self.at_rate(1, least).unwrap_or(*self)
     }
 
+    /// At most `burst` at once; what is beyond stays a debt.
+    pub(crate) fn with_burst(&self, burst: u64) -> Self {
+        let burst = burst.clamp(1, self.burst);
+        Self { burst, tolerance: burst * self.pace.interval, ..*self }
+    }
+
     /// The same rate and burst, in a period so long that it has a hundred thousand units. Where that has no exact form, in
     /// the longest that has.
     pub(crate) fn finer(&self) -> Self {
