@@ -30,29 +30,32 @@ const SLICES = 10;
 /** A month has up to 31 days, and a day up to 25 hours; `/v1/policies` says 30 and 24. */
 const QUOTA_STRETCH = 1.05;
 
-/** The meter for one of `processes` equal parts of a limit. An algorithm that is not known is counted as a window. */
+/**
+ * The meter for one of `processes` equal parts of a limit. An algorithm that is not known is counted as a window. A check of
+ * cost 1 fits into every part: a smaller one would refuse for as long as the server is away.
+ */
 export function meterOf(numbers: LimitNumbers, processes: number): Meter {
-  const { algorithm, limit, effective = limit, periodMs, burst = limit } = numbers;
+  const { algorithm, limit, effective = limit, periodMs, burst = limit, cost = 1 } = numbers;
   // An adaptive limit stays where it was when the server was last heard.
   const units = Math.min(limit, effective);
   switch (algorithm) {
     case 'gcra':
     case 'token-bucket':
-      return new Bucket(periodMs * processes / units, Math.max(1, Math.floor(burst * units / limit / processes)));
+      return new Bucket(periodMs * processes / units, Math.max(cost, Math.floor(burst * units / limit / processes)));
     case 'quota':
-      return window(units / processes, periodMs * QUOTA_STRETCH);
+      return window(units / processes, cost, periodMs * QUOTA_STRETCH);
     case 'leaky-bucket':
       return new Queue(periodMs * processes / units, numbers.maxWaitMs ?? 0);
     case 'concurrency':
-      return new Places(Math.max(1, Math.floor(units / processes)));
+      return new Places(Math.max(cost, Math.floor(units / processes)));
     default:
-      return window(units / processes, periodMs);
+      return window(units / processes, cost, periodMs);
   }
 }
 
-/** Less than one unit per period is one unit in a longer time. */
-function window(share: number, periodMs: number): Meter {
-  return share < 1 ? new Window(1, periodMs / share) : new Window(Math.floor(share), periodMs);
+/** Less than `least` per period is `least` in a longer time. */
+function window(share: number, least: number, periodMs: number): Meter {
+  return share < least ? new Window(least, periodMs * least / share) : new Window(Math.floor(share), periodMs);
 }
 
 /** GCRA, as on the server: `burst` at once, then one per interval. */

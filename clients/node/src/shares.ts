@@ -31,6 +31,8 @@ interface Part {
   readonly name: string;
   readonly meter: Meter;
   readonly usage: Usage;
+  /** What the check takes of this limit. */
+  readonly units: number;
   readonly reading: Reading;
 }
 
@@ -119,13 +121,12 @@ export class LocalLimiter {
   }
 
   #take(check: LocalCheck): { reading: LocalReading; undo: () => void } {
-    const { cost = 1 } = check;
     const now = this.#now();
     const parts = this.#parts(check, now);
     const reading = combined(check, parts);
     // In shadow mode and in `any`, those are charged that admit.
     const charged = reading.allowed ? parts.filter((part) => part.reading.allowed) : [];
-    const undos = charged.map(({ meter, usage }) => meter.charge(usage, now, cost));
+    const undos = charged.map(({ meter, usage, units }) => meter.charge(usage, now, units));
     return { reading, undo: () => undos.forEach((undo) => undo()) };
   }
 
@@ -134,7 +135,8 @@ export class LocalLimiter {
       const table = this.#table(policy, index, limit);
       const usage = usageOf(table, identifier(key, limit), now);
       const { meter } = table;
-      return { name: limit.name ?? policy, meter, usage, reading: meter.read(usage, now, cost) };
+      const units = cost * (limit.cost ?? 1);
+      return { name: limit.name ?? policy, meter, usage, units, reading: meter.read(usage, now, units) };
     });
   }
 

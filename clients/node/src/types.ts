@@ -126,11 +126,13 @@ export interface LimitNumbers {
   readonly burst?: number | undefined;
   readonly maxWaitMs?: number | undefined;
   readonly ttlMs?: number | undefined;
+  /** What each unit of a check's cost takes of this limit, 1 by default. */
+  readonly cost?: number | undefined;
 }
 
 export interface PolicyNumbers {
   readonly mode: 'all' | 'any';
   readonly members: readonly LimitNumbers[];
-  /** Whether it refuses nothing while the server is away: in shadow mode, or enforced for a part of the callers. */
+  /** Whether it refuses nothing while the server is away: in shadow mode, or enforced for less than 100 % of the callers. */
   readonly shadow: boolean;
 }

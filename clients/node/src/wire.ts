@@ -80,11 +80,12 @@ export function policies(json: unknown): Map<string, PolicyNumbers | undefined> 
 
 function policyNumbers(json: unknown): PolicyNumbers {
   const fields = object(json, 'a policy');
-  const { members = [fields], mode, shadow, enforce } = fields;
+  const { members = [fields], mode, shadow, enforce = '100%' } = fields;
   if (!Array.isArray(members)) {
     throw badAnswer('`members` is not a list');
   }
-  return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), shadow: shadow === true || enforce !== undefined };
+  const isShadow = shadow === true || enforce !== '100%';
+  return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), shadow: isShadow };
 }
 
 function limitNumbers(json: unknown): LimitNumbers {
@@ -92,8 +93,8 @@ function limitNumbers(json: unknown): LimitNumbers {
   const optional = (name: string): number | undefined => (fields[name] === undefined ? undefined : number(fields, name));
   const ms = (name: string): number | undefined => (fields[name] === undefined ? undefined : number(fields, name) / 1000);
   const limit = number(fields, 'limit');
-  const periodMs = ms('period_us');
-  if (limit === 0 || (periodMs === undefined && fields.algorithm !== 'concurrency')) {
+  const [periodMs, cost] = [ms('period_us'), optional('cost')];
+  if (limit === 0 || cost === 0 || (periodMs === undefined && fields.algorithm !== 'concurrency')) {
     throw badAnswer('a limit without numbers');
   }
   return {
@@ -106,6 +107,7 @@ function limitNumbers(json: unknown): LimitNumbers {
     burst: optional('burst') ?? optional('capacity'),
     maxWaitMs: ms('max_wait_us'),
     ttlMs: ms('ttl_us'),
+    cost,
   };
 }
 

@@ -20,7 +20,21 @@ policies:
     all:
       - { name: second, limit: 1000/s }
       - { name: day, algorithm: fixed-window, limit: 8/day }
+  paid:
+    all:
+      - { name: second, limit: 1000/s }
+      - { name: day, algorithm: sliding-log, limit: 20/day, cost: 5 }
+  either:
+    any:
+      - { name: small, algorithm: fixed-window, limit: 4/day, cost: 2 }
+      - { name: large, algorithm: fixed-window, limit: 9/day, cost: 3 }
+  work:
+    all:
+      - { name: dear, algorithm: concurrency, limit: 10, cost: 5 }
+      - { name: cheap, algorithm: concurrency, limit: 10 }
   try: { limit: 1/day, mode: shadow }
+  part: { limit: 3/day, enforce: 10% }
+  everyone: { limit: 3/day, enforce: 100% }
   report: { algorithm: concurrency, limit: 8 }
   export: { algorithm: leaky-bucket, limit: 8/day, max_wait: 5h }
 `;
@@ -56,6 +70,39 @@ for (const processes of [1, 4]) {
     assert.ok(shadow.every(({ allowed }) => allowed));
   });
 }
+
+for (const [processes, paid, either, work] of [[1, 4, 3, 2], [2, 2, 1, 1], [8, 1, 1, 1]]) {
+  test(`the cost of a limit counts in each of ${processes}`, async (t) => {
+    const { client } = await orphan(t, { processes });
+    const admitted = async (policy) => {
+      const decisions = await Promise.all(times(10, () => client.check(policy, 'ann')));
+      return decisions.filter(({ allowed, source }) => allowed && source === 'local').length;
+    };
+    assert.deepEqual([await admitted('paid'), await admitted('either')], [paid, either]);
+    const { allowed, remaining, binding } = await client.peek('paid', 'ann');
+    assert.deepEqual([allowed, remaining, binding], [false, 0, 'day']);
+    assert.equal((await client.peek('paid', 'ann', { cost: 5 })).retryAfterMs, null);
+    const many = await client.checkMany(times(paid + 1, () => ({ policy: 'paid', key: 'ben' })), { atomic: true });
+    assert.equal(many.at(-1).allowed, false);
+    assert.equal((await client.peek('paid', 'ben', { cost: 0 })).remaining, Math.max(5, 20 / processes));
+
+    const permits = await Promise.all(times(3, () => client.acquire('work', 'ann')));
+    const held = permits.filter(({ permit }) => permit !== null);
+    assert.equal(held.length, work);
+    assert.equal(await client.release('work', 'ann', held[0].permit), true);
+    const again = await Promise.all(times(2, () => client.acquire('work', 'ann')));
+    assert.equal(again.filter(({ permit }) => permit !== null).length, 1);
+  });
+}
+
+test('a policy that is enforced for a part of the callers refuses nobody', async (t) => {
+  const { client } = await orphan(t);
+  const admitted = async (policy) => {
+    const decisions = await Promise.all(times(20, (_, index) => client.check(policy, `k${index % 2}`)));
+    return decisions.filter(({ allowed }) => allowed).length;
+  };
+  assert.deepEqual([await admitted('part'), await admitted('everyone')], [20, 6]);
+});
 
 test('every call that asks for permission is counted', async (t) => {
   const { client } = await orphan(t);

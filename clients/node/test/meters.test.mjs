@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { KEYS_MAX, LocalLimiter } from '../dist/esm/shares.js';
 import { meterOf } from '../dist/esm/meters.js';
+import { policies } from '../dist/esm/wire.js';
 
 /** The same numbers for everyone. */
 function random(seed) {
@@ -53,6 +54,37 @@ test('a share of less than one unit is one unit in a longer time', () => {
   meter.charge(usage, 0, 1);
   assert.equal(meter.read(usage, 3 * PERIOD_MS - 1, 1).allowed, false);
   assert.equal(meter.read(usage, 3.4 * PERIOD_MS, 1).allowed, true);
+});
+
+test('a share that is too small for one check is one check in a longer time', () => {
+  const meter = meterOf(numbers('sliding-log', 20, { cost: 5 }), 8);
+  const usage = meter.fresh();
+  assert.equal(meter.read(usage, 0, 5).allowed, true);
+  meter.charge(usage, 0, 5);
+  assert.equal(meter.read(usage, 2 * PERIOD_MS - 1, 5).allowed, false);
+  assert.equal(meter.read(usage, 2.3 * PERIOD_MS, 5).allowed, true);
+  for (const algorithm of ['gcra', 'concurrency', 'quota']) {
+    const least = meterOf(numbers(algorithm, 20, { cost: 5 }), 8);
+    assert.equal(least.read(least.fresh(), 0, 5).allowed, true, algorithm);
+    assert.equal(least.read(least.fresh(), 0, 6).allowed, false, algorithm);
+  }
+});
+
+test('the cost of a limit counts for a slot in a queue', () => {
+  const limiter = new LocalLimiter(1, () => 0);
+  const queue = { mode: 'all', shadow: false, members: [numbers('leaky-bucket', 60, { maxWaitMs: 2000, cost: 2 })] };
+  const slots = [1, 2, 3].map(() => limiter.reserve({ policy: 'p', key: 'k', numbers: queue }));
+  assert.deepEqual(slots.map(({ allowed, delayMs }) => [allowed, delayMs]), [[true, 0], [true, 2000], [false, 0]]);
+});
+
+test('the cost of a limit is read, and a policy with an invalid one has no numbers', () => {
+  const read = (more) => policies({ p: { algorithm: 'gcra', limit: 5, period_us: 1e6, ...more } }).get('p');
+  assert.equal(read({ cost: 5 }).members[0].cost, 5);
+  assert.equal(read({}).members[0].cost, undefined);
+  for (const cost of [0, -1, '5', null, {}]) {
+    assert.equal(read({ cost }), undefined, JSON.stringify(cost));
+  }
+  assert.deepEqual(['100%', '99.9999%', '10%'].map((enforce) => read({ enforce }).shadow), [false, true, true]);
 });
 
 test('buckets never admit more than their burst and their rate', () => {

@@ -77,11 +77,20 @@ def test_invalid_options_raise_at_once(options: dict[str, Any], says: str) -> No
         (True, "observe: expected a non-empty string, got True"),
         ("x" * 101, "observe: expected a name of at most 100 bytes"),
         ("\u00e9" * 51, "observe: expected a name of at most 100 bytes"),
+        ("a\nb", r"observe: expected a name without control characters, got 'a\\nb'"),
+        ("\x00", "observe: expected a name without control characters"),
+        ("a\x7f", "observe: expected a name without control characters"),
+        ("\x85", "observe: expected a name without control characters"),
     ],
 )
 def test_an_invalid_target_raises_at_once(observe: object, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         check_target(observe)  # type: ignore[arg-type]
+
+
+def test_a_target_may_have_any_letters() -> None:
+    assert check_target(None) is None
+    assert check_target("Datenbank für Züge") == "Datenbank für Züge"
 
 
 @pytest.mark.anyio

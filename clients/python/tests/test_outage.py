@@ -71,6 +71,53 @@ async def test_a_process_counts_its_share_while_the_server_is_away(start_server:
         assert client.fallbacks == 4 + 1 + 1 + 4 + 3 + 1
 
 
+COSTS = """
+drain: 0s
+policies:
+  plan:
+    all:
+      - { name: second, limit: 1000/s }
+      - { name: day, algorithm: sliding-log, limit: 20/day, cost: 5 }
+  either:
+    any:
+      - { name: small, algorithm: fixed-window, limit: 4/day, cost: 2 }
+      - { name: large, algorithm: fixed-window, limit: 9/day, cost: 3 }
+  work:
+    all:
+      - { name: dear, algorithm: concurrency, limit: 10, cost: 5 }
+      - { name: cheap, algorithm: concurrency, limit: 10 }
+  part: { algorithm: sliding-log, limit: 3/day, enforce: 10% }
+  everyone: { algorithm: sliding-log, limit: 3/day, enforce: 100% }
+"""
+
+
+@pytest.mark.parametrize(("processes", "plan", "either"), [(1, 4, 3), (2, 2, 1), (8, 1, 1)])
+def test_the_cost_of_a_limit_counts_while_the_server_is_away(
+    start_server: StartServer, processes: int, plan: int, either: int
+) -> None:
+    server = start_server(config=COSTS)
+    with SyncTidegate(server.address, timeout=DEADLINE, on_error="local", processes=processes) as client:
+        assert client.check("plan", "k").source == "store"
+        end = time.monotonic() + DEADLINE
+        while client._policies.known is None and time.monotonic() < end:
+            time.sleep(0.01)
+        server.kill()
+
+        def admitted(policy: str) -> int:
+            decisions = [client.check(policy, "k") for _ in range(10)]
+            assert {one.source for one in decisions} == {"local"}
+            return sum(one.allowed for one in decisions)
+
+        assert (admitted("plan"), admitted("either")) == (plan, either)
+        assert client.peek("plan", "k", 5).retry_after_ms is None
+        assert client.peek("plan", "k").binding == "day"
+        held = [client.acquire("work", "k") for _ in range(3)]
+        assert sum(one.allowed for one in held) == (2 if processes == 1 else 1)
+        # Enforced for a part of the callers: for nobody while the server is away.
+        assert admitted("part") == 10
+        assert admitted("everyone") == max(1, 3 // processes)
+
+
 def test_a_check_can_ask_for_local_counting(start_server: StartServer) -> None:
     server = start_server()
     with SyncTidegate(server.address, timeout=DEADLINE, on_error="deny") as client:

@@ -43,6 +43,9 @@ class Clock:
         (LOG | {"algorithm": "quota"}, 1, [(Window, 10, 6_300_000_000)]),
         (GCRA | {"effective": 50, "adaptive": "enforce"}, 1, [(Bucket, 10, 1_200_000_000)]),
         (GCRA | {"effective": 50, "adaptive": "shadow"}, 1, [(Bucket, 20, 600_000_000)]),
+        (LOG | {"limit": 20, "cost": 5}, 4, [(Window, 5, 6 * SECOND)]),
+        (LOG | {"limit": 20, "cost": 5}, 8, [(Window, 5, 12 * SECOND)]),
+        (GCRA | {"cost": 5}, 10, [(Bucket, 5, 6 * SECOND)]),
         ({"mode": "all", "members": [GCRA, LOG]}, 2, [(Bucket, 10, 1_200_000_000), (Window, 5, 6 * SECOND)]),
     ],
 )
@@ -56,10 +59,11 @@ def test_a_share_is_the_limit_divided_by_the_processes(
 
 @pytest.mark.parametrize(
     "policy",
-    [{}, {"algorithm": "gcra"}, GCRA | {"limit": 0}, {"members": [1]}, GCRA | {"limit": "x"}, {"members": 1}],
+    [{}, {"algorithm": "gcra"}, GCRA | {"limit": 0}, {"members": [1]}, GCRA | {"limit": "x"}, {"members": 1}]
+    + [GCRA | {"cost": cost} for cost in (0, -1, "x", None, [5])],
 )
 def test_a_policy_that_cannot_be_read_is_a_value_error(policy: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"policy `p`: |invalid literal"):
+    with pytest.raises(ValueError, match=r"policy `p`: |invalid literal|`p`: expected a cost of at least 1"):
         shares_of(policy, "p", 1)
 
 
@@ -155,6 +159,49 @@ def test_any_admits_if_one_limit_does_and_a_shadow_always() -> None:
     asked = [decided(limits, {"mode": "any", "members": [small, large]}) for _ in range(6)]
     assert [one.allowed for one in asked] == [True] * 5 + [False]
     assert [decided(limits, LOG | {"limit": 2, "shadow": True}).allowed for _ in range(9)] == [True] * 9
+
+
+def admitted(limits: LocalLimits, policy: dict[str, Any], cost: int = 1) -> int:
+    return sum(decided(limits, policy, cost=cost).allowed for _ in range(20))
+
+
+@pytest.mark.parametrize("kind", [GCRA | {"burst": 20}, BUCKET | {"capacity": 20}, LOG | {"limit": 20}])
+def test_a_limit_with_a_cost_of_its_own_takes_it_for_each_unit(kind: dict[str, Any]) -> None:
+    dear = kind | {"name": "dear", "cost": 5}
+    for cost, count in ((1, 4), (2, 2), (3, 1), (5, 0)):
+        limits = LocalLimits(1, Clock())
+        policy = {"mode": "all", "members": [GCRA | {"limit": 1000, "burst": 1000}, dear]}
+        assert admitted(limits, policy, cost) == count
+        assert limits.peek(policy, Check("p", "k", 0), AWAY).remaining == 20 - 5 * cost * count
+    assert decided(limits, policy, cost=5).retry_after_ms is None
+    assert decided(limits, policy, cost=5).binding == "dear"
+    either = {"mode": "any", "members": [LOG | {"limit": 6, "name": "small", "cost": 2}, dear]}
+    assert admitted(LocalLimits(1, Clock()), either) == 4
+    # Eight processes have less than one check each: one, in a longer time.
+    assert admitted(LocalLimits(8, Clock()), {"members": [dear]}) == 1
+
+
+def test_a_cost_of_a_limit_counts_for_permits_slots_and_atomic_batches() -> None:
+    limits, check, dear = LocalLimits(1, Clock()), Check("p", "k"), WORK | {"limit": 10, "cost": 5}
+    policy = {"mode": "all", "members": [dear | {"name": "dear"}, WORK | {"name": "cheap"}]}
+    held = [limits.acquire(policy, check, AWAY) for _ in range(3)]
+    assert [one.allowed for one in held] == [True, True, False]
+    assert held[1].permit is not None
+    assert limits.renew(policy, check, held[1].permit) == 60_000
+    assert limits.release(policy, check, held[1].permit)
+    assert [limits.acquire(policy, check, AWAY).allowed for _ in range(2)] == [True, False]
+
+    slots = [limits.reserve(QUEUE | {"cost": 2}, Check("q", "k"), AWAY) for _ in range(3)]
+    assert [(one.accepted, one.delay_ms) for one in slots] == [(True, 0), (True, 1000), (False, 0)]
+
+    batch = [(LOG | {"cost": 4}, Check("b", "k"))] * 3
+    assert [one.allowed for one in limits.check_all(batch[:2], AWAY)] == [True] * 2
+    assert [one.allowed for one in LocalLimits(1, Clock()).check_all(batch, AWAY)] == [False] * 3
+
+
+def test_a_policy_enforced_for_a_part_of_the_callers_refuses_nobody() -> None:
+    for enforce, count in (("100%", 10), ("99.9999%", 20), ("10%", 20)):
+        assert admitted(LocalLimits(1, Clock()), LOG | {"enforce": enforce}) == count
 
 
 def test_an_atomic_batch_charges_all_or_none() -> None:

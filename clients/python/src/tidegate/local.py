@@ -95,7 +95,7 @@ class LocalLimits:
             delay = queue.delay(self._states.get(slot), now)
             accepted = delay <= queue.max_wait_ns
             if accepted:
-                self._keep(slot, now + delay + check.cost * queue.interval_ns)
+                self._keep(slot, now + delay + check.cost * queue.cost * queue.interval_ns)
         if accepted:
             return Reservation(True, _ms(delay), 0, "local", error)
         return Reservation(False, 0, _ms(delay - queue.max_wait_ns), "local", error)
@@ -115,8 +115,8 @@ class LocalLimits:
             slots = self._slots(policy, check, kinds)
             outcomes = [self._outcome(slot, now, check.cost) for slot in slots]
             allowed = (any if is_any else all)(one.allowed for one in outcomes)
-            # Who of the callers is enforced, only the server knows.
-            allowed = allowed or policy.get("shadow") is True or "enforce" in policy
+            # Below 100 %, only the server knows which callers it is enforced for.
+            allowed = allowed or policy.get("shadow") is True or policy.get("enforce", "100%") != "100%"
             permit = None
             if charge and allowed:
                 permit = self._charge(slots, outcomes, now, check.cost)
@@ -134,7 +134,7 @@ class LocalLimits:
             self._states.move_to_end(slot)
         share = slot[1]
         assert not isinstance(share, Queue)  # noqa: S101 (not asked for)
-        return share.decide(state, now, cost)
+        return share.decide(state, now, cost * share.cost)
 
     def _charge(self, slots: list[Slot], outcomes: list[Outcome], now: int, cost: int) -> str | None:
         permit = None
@@ -143,7 +143,7 @@ class LocalLimits:
                 continue  # a limit of `any`
             if isinstance(slot[1], Permits) and isinstance(outcome.state, dict):
                 permit = permit or f"{PERMIT_PREFIX}{next(self._permits)}"
-                outcome.state[permit] = (cost, now + slot[1].ttl_ns)
+                outcome.state[permit] = (cost * slot[1].cost, now + slot[1].ttl_ns)
             self._keep(slot, outcome.state)
         return permit
 

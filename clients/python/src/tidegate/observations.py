@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import unicodedata
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,6 +105,11 @@ class Stopwatch:
 
 def check_target(target: str | None) -> str | None:
     """Return the target of a middleware, or raise if it is invalid."""
-    if target is not None and len(text("observe", target).encode()) > TARGET_BYTES_MAX:
+    if target is None:
+        return None
+    if len(text("observe", target).encode()) > TARGET_BYTES_MAX:
         raise ValueError(f"observe: expected a name of at most {TARGET_BYTES_MAX} bytes")
+    # The server rejects a report with such a name: the limit would not follow the application.
+    if any(unicodedata.category(one) == "Cc" for one in target):
+        raise ValueError(f"observe: expected a name without control characters, got {target!r}")
     return target

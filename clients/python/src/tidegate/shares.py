@@ -6,7 +6,7 @@ Times are integers, in nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # Slices of a window's period.
@@ -16,7 +16,7 @@ QUOTA_STRETCH_PERCENT = 105
 
 # The number of a slice, and its count.
 Slices = tuple[tuple[int, int], ...]
-# What a permit costs, and when it expires.
+# What a permit takes of its limit, and when it expires.
 Held = tuple[int, int]
 State = int | Slices | dict[str, Held]
 
@@ -41,6 +41,8 @@ class Share:
     name: str
     key: str | None
     units: int
+    cost: int = field(default=1, kw_only=True)
+    """What each unit of a check's cost takes of this limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,26 +146,31 @@ def shares_of(policy: Mapping[str, Any], name: str, processes: int) -> list[AnyS
 
 def _share(member: Mapping[str, Any], name: str, processes: int) -> AnyShare:
     key, algorithm, limit = member.get("key"), member["algorithm"], int(member["limit"])
+    cost = int(member.get("cost", 1))
+    if cost < 1:
+        raise ValueError(f"`{name}`: expected a cost of at least 1, got {cost}")
     units = int(member.get("effective", limit)) if member.get("adaptive") == "enforce" else limit
     if algorithm == "concurrency":
-        return Permits(name, key, _part(units, processes), int(member["ttl_us"]) * 1000)
+        ttl_ns = int(member["ttl_us"]) * 1000
+        return Permits(name, key, _part(units, processes, cost), ttl_ns, cost=cost)
     period_ns = int(member["period_us"]) * 1000
     interval_ns = period_ns * processes // units
     if algorithm == "leaky-bucket":
-        return Queue(name, key, units, interval_ns, int(member["max_wait_us"]) * 1000)
+        return Queue(name, key, units, interval_ns, int(member["max_wait_us"]) * 1000, cost=cost)
     if algorithm in ("gcra", "token-bucket"):
         burst = int(member.get("burst", member.get("capacity", limit)))
-        return Bucket(name, key, _part(burst * units // limit, processes), interval_ns)
+        return Bucket(name, key, _part(burst * units // limit, processes, cost), interval_ns, cost=cost)
     if algorithm == "quota":
         period_ns = period_ns * QUOTA_STRETCH_PERCENT // 100
-    if units < processes:  # one unit in a longer time
-        period_ns = period_ns * processes // units
-    return Window(name, key, _part(units, processes), -(-period_ns // SLICES))
+    if units < processes * cost:  # one check in a longer time
+        period_ns = period_ns * processes * cost // units
+    return Window(name, key, _part(units, processes, cost), -(-period_ns // SLICES), cost=cost)
 
 
 def _total(slices: Slices) -> int:
     return sum(count for _, count in slices)
 
 
-def _part(units: int, processes: int) -> int:
-    return max(1, units // processes)
+def _part(units: int, processes: int, least: int) -> int:
+    # A share in which no check fits would refuse for as long as the server is away.
+    return max(least, units // processes)
