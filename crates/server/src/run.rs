@@ -189,7 +189,8 @@ fn log_start(source: &Source, stores: &[WatchedStore]) {
 
 /// Warns of what is configured without an effect, or missing.
 fn warn_of_gaps(config: &Config, open: &[Door]) {
-    if open.contains(&Door::Proxy) && config.doors.routes.is_empty() {
+    let sheds = config.proxy.as_ref().is_some_and(|proxy| proxy.in_flight.is_some());
+    if open.contains(&Door::Proxy) && config.doors.routes.is_empty() && !sheds {
         tracing::warn!(
             "no limit is set: every request passes; --limit 240/min sets one, in a file `policies` with `routes`"
         );

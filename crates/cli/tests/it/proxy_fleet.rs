@@ -297,6 +297,33 @@ fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
     wait_until("both count in Redis again", DEADLINE, || both.iter().all(together));
 }
 
+/// Redis comes back without its data, twice: what is under way then is known to the proxy alone.
+#[test]
+fn a_proxy_never_has_more_than_all_places_whatever_redis_has_lost() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let store = format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url());
+    let proxy = proxy(&app, "{ max: 4, scope: fleet }", &store);
+    let is_local = || proxy.metric("tidegate_proxy_places_local") == Some(1.0);
+    let mut asked: Vec<_> = (0..3).map(|_| ask(&proxy)).collect();
+    wait_until("three are passed on", DEADLINE, || app.now() == 3);
+    redis.kill();
+    wait_until("it goes by its share", DEADLINE, || {
+        assert_eq!(ask(&proxy).join().unwrap(), Some(429));
+        is_local()
+    });
+    redis.restart();
+    wait_until("it counts in Redis again", DEADLINE, || {
+        asked.push(ask(&proxy));
+        !is_local()
+    });
+    asked.extend((0..8).map(|_| ask(&proxy)));
+    wait_until("all places are taken", DEADLINE, || app.now() == 4);
+    wait_until("the rest is refused", DEADLINE, || refused(&asked) == asked.len() - 4);
+    assert_eq!(app.now(), 4);
+    app.gate.add_permits(1000);
+    assert_eq!(count(&statuses(asked), 200), 4);
+}
+
 #[test]
 fn stores_that_cannot_keep_the_places_of_a_fleet_are_warned_of() {
     for (store, warning) in [

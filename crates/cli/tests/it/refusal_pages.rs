@@ -78,6 +78,20 @@ fn people_get_the_own_page_assets_nothing_and_apis_a_problem() {
     }
 }
 
+/// The own page says when to come back, and may reload by itself.
+#[test]
+fn who_is_blocked_gets_the_built_in_page() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let page = folder.write("page.html", PAGE);
+    let config = config(&origin.url(), &format!("{{ page: {page} }}"));
+    let blocked = "overrides: [{ policy: shop & co, key: 127.0.0.1, block: true }]\n";
+    let file = folder.write("t.yaml", config + blocked);
+    let proxy = Proxy::logged(&mut tidegate(&["serve", "-c", &file]), &folder.path("log"));
+    let shown = get(&proxy, "/", &[HTML]);
+    assert_eq!(shown.header("retry-after"), None);
+    assert!(shown.body.contains("Trying again will not help"), "{}", shown.body);
+}
+
 #[test]
 fn a_page_is_read_again_with_a_reload_and_a_bad_one_changes_nothing() {
     let (folder, origin) = (Folder::new(), Origin::mirror());

@@ -66,7 +66,7 @@ pub(crate) struct FleetPlace {
 }
 
 impl InFlightBound {
-    /// Requests of the configuration before keep their places, and count.
+    /// Requests of the configuration before keep their places, and count, unless the scope or the upstreams are others.
     pub(crate) fn build(
         settings: &Settings,
         engine: &Engine,
@@ -183,8 +183,9 @@ impl FleetPlaces {
         let (mut places, now_us) = (lock(&self.places), SystemClock.steady_us());
         let place = match permit {
             Some(permit) if is_local => places.granted_by_share(permit, now_us, self.share()),
-            Some(permit) => Some(places.granted(permit, now_us)),
-            None => None,
+            Some(permit) if places.in_use() < self.max => Some(places.granted(permit, now_us)),
+            // The store knows nothing of those that came in by the share, or before it lost its data.
+            Some(_) | None => None,
         };
         if place.is_none() && !is_local {
             places.refused(now_us);

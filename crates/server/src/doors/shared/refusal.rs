@@ -69,7 +69,8 @@ pub(crate) fn response(
         RefusalFormat::Empty => empty(problem.status()),
         RefusalFormat::Page => {
             let seconds = seconds(&extra_headers);
-            let own = own_page(seen, problem.status(), why, seconds.unwrap_or("0"));
+            // A page that says when to come back, and may do so by itself, is not for who is blocked.
+            let own = seconds.and_then(|seconds| own_page(seen, problem.status(), why, seconds));
             own.unwrap_or_else(|| {
                 let text = match (seconds, why.cause) {
                     (None, _) => page::BLOCKED,
@@ -160,26 +161,34 @@ pub(crate) fn format_for(seen: &ClientRequest<'_>, rules: &RefusalRules) -> Refu
     if rules.is_api(seen.path.counted()) {
         return RefusalFormat::Json;
     }
-    let accepts = |kinds: &[&str]| {
-        let lines = seen.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
-        let mut words = lines.flat_map(|line| line.split(','));
-        words.any(|word| {
-            let kind = word.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            kinds.iter().any(|wanted| kind.ends_with(wanted))
-        })
-    };
+    let (html, json) =
+        (accepted(&seen.headers, &["text/html"]), accepted(&seen.headers, &["/json", "+json"]));
     let is_document = rules.resource(seen.path.counted()) == Resource::Document;
     if is_document
         && seen.method == "GET"
-        && accepts(&["text/html"])
+        && html > 0.0
+        && html >= json
         && is_navigation(&seen.headers)
     {
         RefusalFormat::Page
-    } else if accepts(&["/json", "+json"]) {
+    } else if json > 0.0 {
         RefusalFormat::Json
     } else {
         RefusalFormat::Empty
     }
+}
+
+/// How much a client wants one of these kinds: the highest quality that it gives one of them, 1 where it gives none.
+fn accepted(headers: &HeaderMap, kinds: &[&str]) -> f32 {
+    let lines = headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
+    let quality = |word: &str| {
+        let mut parts = word.split(';').map(|part| part.trim().to_ascii_lowercase());
+        let kind = parts.next()?;
+        kinds.iter().any(|wanted| kind.ends_with(wanted)).then_some(())?;
+        let given = parts.find_map(|part| part.strip_prefix("q=").map(str::parse::<f32>));
+        Some(given.map_or(1.0, |quality| quality.unwrap_or(1.0)))
+    };
+    lines.flat_map(|line| line.split(',')).filter_map(quality).fold(0.0, f32::max)
 }
 
 /// Browsers send the fetch mode and what it is for. Clients that send none are assumed to navigate.
