@@ -111,6 +111,9 @@ fn effect(entry: &str, path: &str, is_there: (bool, bool), forgotten: &[Forgotte
             None => "checks of it are errors, and what it has counted is forgotten",
         },
         ("policies", _) if is_forgotten(entry, path, forgotten) => "starts from zero",
+        ("policies", _) if matches!(path, "key" | "share.by") => {
+            "counters are kept; requests may be counted under other keys, which start from zero"
+        }
         ("policies", _) => "counters are kept",
         ("routes", (true, true)) if path.starts_with("key") => {
             "its requests are counted under other keys, which start from zero"

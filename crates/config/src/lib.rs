@@ -196,15 +196,14 @@ impl Config {
 
     fn check(file: &text::File, top: &Cursor<'_>, stores: StoreDrivers) -> Self {
         let mut policies = BTreeMap::new();
-        let shared = share::shared(file);
         for (name, text) in &file.policies {
-            let is_shared = shared.contains(name.as_str());
-            let checked = policy::policy(name, text, is_shared, &top.field("policies").field(name));
+            let checked = policy::policy(name, text, &top.field("policies").field(name));
             policies.extend(checked.map(|policy| (name.clone(), policy)));
         }
         share::check(file, &policies, &top.field("policies"));
         let plans = plans(file, &top.field("policies"));
         overrides::add(file, &mut policies, &top.field("overrides"));
+        routes::warn_of_costs(file, &policies, &top.field("routes"));
         if file.mode == Some(text::Mode::Shadow) {
             policies = policies.into_iter().map(|(name, it)| (name, it.shadow(true))).collect();
         }

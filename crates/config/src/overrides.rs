@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 
 use tidegate::tower::ClientIp;
-use tidegate::{Cidr, Override, Policy};
+use tidegate::{Cidr, Override, Policy, PolicyProblem};
 
 use super::doors::ipv6_prefix;
 use super::node::Cursor;
 use super::policy::{self, built_alone, limit};
-use super::text;
+use super::{share, text};
 use tidegate_core::text::{printable, unknown_limit};
 use tidegate_core::{LimitOrShaper, LimitSpec};
 
@@ -18,6 +18,7 @@ pub(crate) fn add(file: &text::File, policies: &mut BTreeMap<String, Policy>, cu
     let mut seen: HashMap<_, Vec<_>> = HashMap::new();
     // Without overrides, so that each override is checked by itself.
     let plain = policies.clone();
+    let shared = share::shared(file);
     for (index, text) in file.overrides.iter().enumerate() {
         let cursor = cursor.item(index);
         let key = cursor.field("key");
@@ -39,37 +40,60 @@ pub(crate) fn add(file: &text::File, policies: &mut BTreeMap<String, Policy>, cu
             None => policy.with_override(&text.key, value.clone()),
         };
         let is_limit = matches!(value, Override::Limit(_) | Override::OneLimit { .. });
-        if let Some(plain) = plain.get(&text.policy).filter(|_| is_limit) {
+        if shared.contains(text.policy.as_str()) {
+            if is_limit {
+                cursor.report(PolicyProblem::OverrideOfShared);
+            } else if text.key != "global" {
+                key.warn("is no key of this policy, which counts `global`: give the override to a policy that shares it");
+            }
+        } else if let Some(plain) = plain.get(&text.policy).filter(|_| is_limit) {
             cursor.accept(built_alone(&text.policy, &add(plain.clone())));
         }
         policies.insert(text.policy.clone(), add(policy));
     }
 }
 
-/// Why an override cannot stand beside the earlier ones of its policy and key, to which it is added: by the limits that
-/// they replace, and `None` for the whole policy.
+/// What an override replaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replaced<'f> {
+    Whole,
+    /// One of several limits.
+    Limit(&'f str),
+}
+
+/// Why an override cannot stand beside the earlier ones of its policy and key, to which it is added.
 fn given_twice<'f>(
     text: &'f text::Override,
     file: &text::File,
-    earlier: &mut Vec<Option<&'f str>>,
+    earlier: &mut Vec<Replaced<'f>>,
 ) -> Option<String> {
-    let has_several = match file.policies.get(&text.policy) {
-        Some(text::Policy::Map(options)) => options.members().nth(1).is_some(),
-        _ => false,
+    let options = match file.policies.get(&text.policy) {
+        Some(text::Policy::Map(options)) => Some(options),
+        _ => None,
     };
-    // The name of an only limit may be left out.
-    let limit_name = text.limit_name.as_deref().filter(|_| has_several);
-    let is_whole_beside_one = |it: &Option<&str>| it.is_none() || limit_name.is_none();
-    let (is_same, is_beside) =
-        (earlier.contains(&limit_name), earlier.iter().any(is_whole_beside_one));
-    earlier.push(limit_name);
+    let has_several = options.is_some_and(|options| options.members().nth(1).is_some());
+    let replaced = match &text.limit_name {
+        _ if text.numbers().is_none() => Replaced::Whole,
+        Some(name) if has_several => Replaced::Limit(name),
+        // Which one is missing, and reported.
+        None if has_several => return None,
+        // The only limit, named or not.
+        _ => Replaced::Whole,
+    };
+    // One that is allowed by one identifier may be limited by another.
+    let has_one_key =
+        options.is_none_or(|options| options.members().all(|member| member.key.is_none()));
+    let is_whole = |it: &Replaced<'_>| *it == Replaced::Whole;
+    let is_same = earlier.contains(&replaced);
+    let is_beside = has_one_key && earlier.iter().any(|it| is_whole(it) != is_whole(&replaced));
+    earlier.push(replaced);
     let key = printable(&text.key);
-    match limit_name {
-        Some(name) if is_same => {
+    match replaced {
+        Replaced::Limit(name) if is_same => {
             let name = printable(name);
             Some(format!("`{key}` has an override of the limit `{name}` already"))
         }
-        None if is_same => Some(format!("`{key}` has an override already")),
+        _ if is_same => Some(format!("`{key}` has an override already")),
         _ if is_beside => Some(format!(
             "`{key}` has an override already: with `allow` or `block` for the whole policy, a limit of its own is never asked"
         )),

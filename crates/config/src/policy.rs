@@ -28,12 +28,7 @@ const NAME_LEN_MAX: usize = 128;
 const TTL_BOUNDS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_mins(1);
 
 /// Checks a policy. The limit of one that is shared counts everybody together, whatever key a caller gives.
-pub(crate) fn policy(
-    name: &str,
-    text: &text::Policy,
-    is_shared: bool,
-    cursor: &Cursor<'_>,
-) -> Option<Policy> {
+pub(crate) fn policy(name: &str, text: &text::Policy, cursor: &Cursor<'_>) -> Option<Policy> {
     if name.is_empty() || name.len() > NAME_LEN_MAX || name.chars().any(char::is_control) {
         cursor.report("expected a name of 1 to 128 bytes without control characters");
     }
@@ -46,7 +41,7 @@ pub(crate) fn policy(
             let spec = LimitSpec::from_line(line).map_err(|error| error.problem());
             from_limit("", built(&cursor.accept(spec)?, Some(line), cursor)?)
         }
-        text::Policy::Map(options) => with_options(options, is_shared, cursor)?,
+        text::Policy::Map(options) => with_options(options, cursor)?,
     };
     if cursor.problem_count() > count_before {
         return None;
@@ -75,10 +70,10 @@ pub(crate) fn built_alone(name: &str, policy: &Policy) -> Result<(), PolicyProbl
 }
 
 /// Checks all options, also where the limits have problems.
-fn with_options(options: &PolicyOptions, is_shared: bool, cursor: &Cursor<'_>) -> Option<Policy> {
+fn with_options(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
     let limits = match &options.share {
         Some(share) => Some(self::share(share, options, cursor)),
-        None => limits(options, is_shared, cursor),
+        None => limits(options, cursor),
     };
     let has_limits = limits.is_some();
     let mut policy = limits.unwrap_or_else(Policy::all).shadow(options.mode == Some(Mode::Shadow));
@@ -147,13 +142,13 @@ fn share(share: &text::Share, options: &PolicyOptions, cursor: &Cursor<'_>) -> P
 }
 
 /// One limit, or several by `all` or `any`.
-fn limits(options: &PolicyOptions, is_shared: bool, cursor: &Cursor<'_>) -> Option<Policy> {
+fn limits(options: &PolicyOptions, cursor: &Cursor<'_>) -> Option<Policy> {
     let own = options.limit.spec();
     let (field, policy, members) = match (&options.all, &options.any) {
         (None, None) => {
             let name = options.name.as_deref().unwrap_or_default();
             let key = options.key.as_ref().map_or(&[][..], OneOrMany::as_slice);
-            let by_all = is_shared && matches!(key, [only] if only == "global");
+            let by_all = matches!(key, [only] if only == "global");
             return limit(&own, cursor).map(|built| match built {
                 LimitOrShaper::Limit(limit) if by_all => {
                     Policy::all().limit_by(name, "global", limit)
@@ -252,18 +247,25 @@ pub fn limit_from_line_times(line: &str, factor: u64) -> Result<LimitOrShaper, S
     })
 }
 
-/// The policies with a limit whose burst is the whole limit, and what that means.
-pub fn first_periods(policies: &BTreeMap<String, Policy>) -> Vec<(String, String)> {
+/// All policies together, as shares need them; `None` if some problem was reported.
+pub(crate) fn engine(policies: &BTreeMap<String, Policy>) -> Option<Engine> {
     let add = |builder: EngineBuilder, (name, policy): (&String, &Policy)| {
         builder.policy(name.clone(), policy.clone())
     };
-    let engine = policies.iter().fold(Engine::builder(), add).build();
+    policies.iter().fold(Engine::builder(), add).build().ok()
+}
+
+/// The policies with a limit whose burst is the whole limit, and what that means.
+pub fn first_periods(policies: &BTreeMap<String, Policy>) -> Vec<(String, String)> {
+    // Checked policies can be built.
+    let engine = engine(policies);
+    // The limit that a share divides is that of another policy.
+    let has_own = |policy: &PolicyView<'_>| policy.share_status().is_none();
     let said = |policy: PolicyView<'_>| {
         let said = policy.members().find_map(|member| member.limit.first_period())?;
         Some((policy.name().to_owned(), said))
     };
-    // Checked policies can be built.
-    engine.iter().flat_map(Engine::policies).filter_map(said).collect()
+    engine.iter().flat_map(Engine::policies).filter(has_own).filter_map(said).collect()
 }
 
 /// Time zones by name, for the grammar of limits.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use tidegate::driver::StoreDrivers;
-use tidegate::{Engine, Policy};
+use tidegate::{Engine, PolicyView};
 
-use crate::Config;
 use crate::secret::SecretSource;
+use crate::{Config, policy};
 
 /// One thing that a reload forgets. It reads as a sentence about the new configuration.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -133,18 +133,14 @@ fn in_cluster(config: &Config, stores: StoreDrivers) -> Option<bool> {
 }
 
 fn counters(config: &Config) -> BTreeMap<String, Counters> {
-    let policies = config.policies.iter();
+    // Checked policies can be built.
+    let engine = policy::engine(&config.policies);
     let has_quorum = config.store.quorum.is_some();
-    let counters = |(name, policy): (&String, &Policy)| {
-        Some((name.clone(), of_policy(name, policy, has_quorum)?))
-    };
-    policies.filter_map(counters).collect()
+    let counters = |view: PolicyView<'_>| (view.name().to_owned(), of_policy(view, has_quorum));
+    engine.iter().flat_map(Engine::policies).map(counters).collect()
 }
 
-/// `None` for a policy that the library does not accept: a checked configuration has none.
-fn of_policy(name: &str, policy: &Policy, has_quorum: bool) -> Option<Counters> {
-    let engine = Engine::builder().policy(name, policy.clone()).build().ok()?;
-    let view = engine.policy_ref(name).ok()?;
+fn of_policy(view: PolicyView<'_>, has_quorum: bool) -> Counters {
     let mut by_limit: BTreeMap<String, Counter> = view
         .members()
         .map(|member| {
@@ -165,7 +161,7 @@ fn of_policy(name: &str, policy: &Policy, has_quorum: bool) -> Option<Counters> 
         by_limit.insert(String::new(), counter);
     }
     let is_in_quorum = has_quorum && view.is_in_quorum();
-    Some(Counters { by_limit, is_together: view.is_together(), is_in_quorum })
+    Counters { by_limit, is_together: view.is_together(), is_in_quorum }
 }
 
 impl fmt::Display for Forgotten {
@@ -301,6 +297,21 @@ mod tests {
                 "policies: { p: { all: [{ name: a, key: ip, limit: 5/h }] } }",
                 "policies: { p: { all: [{ name: a, key: user, limit: 5/h }] } }",
                 "limit `a` of policy `p` counts another identifier: it starts from zero",
+            ),
+            (
+                "policies: { t: { limit: 5/s, key: global }, a: { share: { of: t, by: x } } }",
+                "policies: { t: { limit: 5/s, key: global }, a: { share: { of: t, by: y } } }",
+                "the limit of policy `a` counts another identifier: it starts from zero",
+            ),
+            (
+                "policies: { t: { limit: 5/s, key: global }, a: { share: { of: t, by: x } } }",
+                "policies: { t: { limit: 5/s, key: global } }",
+                "policy `a` is gone: what it has counted is forgotten",
+            ),
+            (
+                "policies: { t: { limit: 5/s, key: global }, a: 5/s }",
+                "policies: { t: { limit: 5/s, key: global }, a: { share: { of: t, by: x } } }",
+                "the limit of policy `a` counts another identifier: it starts from zero",
             ),
             (
                 "policies: { api: 5/h }",

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::Cidr;
 use tidegate::adaptive::Priority;
+use tidegate::{Cidr, Policy};
+use tidegate_core::text::printable;
 use tidegate_core::{Algorithm, LimitSpec};
 use tidegate_request::{BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes};
 
@@ -75,6 +76,33 @@ fn warn_of_unreachable(routes: &[(usize, Route)], cursor: &Cursor<'_>) {
                 "is never reached: routes[{wider}] matches all of its requests, and the first match wins. Move this one \
                  before it"
             ));
+        }
+    }
+}
+
+/// A cost that a limit never admits refuses every request of a route.
+pub(crate) fn warn_of_costs(
+    file: &text::File,
+    policies: &BTreeMap<String, Policy>,
+    cursor: &Cursor<'_>,
+) {
+    // Checked policies can be built.
+    let Some(engine) = policy::engine(policies) else { return };
+    for (index, route) in file.routes.iter().enumerate() {
+        let cost = route.cost.unwrap_or(1);
+        for (_, name) in route.policy.names() {
+            let Ok(view) = engine.policy_ref(name) else { continue };
+            let asks_any = matches!(
+                file.policies.get(name),
+                Some(text::Policy::Map(options)) if options.any.is_some()
+            );
+            let fits = view.members().map(|member| member.limit.ceiling() / member.cost).min();
+            if let Some(most) = fits.filter(|most| cost > *most && !asks_any) {
+                cursor.item(index).field("cost").warn(format!(
+                    "never fits into policy `{}`, so that all its requests are refused: expected at most {most}",
+                    printable(name)
+                ));
+            }
         }
     }
 }
@@ -223,7 +251,7 @@ fn priority(
     cursor: &Cursor<'_>,
 ) -> Option<Choice<Priority>> {
     if !map_policies(file).any(|(_, options)| adaptive::has_in_flight(options)) {
-        cursor.report("needs an `in_flight` of some policy: otherwise nothing is shed");
+        cursor.report("needs the `in_flight` of some policy: otherwise nothing is shed. `proxy.in_flight` has no priorities");
     }
     match text {
         RoutePriority::Word(word) => Some(Choice::always(adaptive::priority(*word))),

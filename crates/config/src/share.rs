@@ -43,8 +43,8 @@ pub(crate) fn check(file: &text::File, policies: &BTreeMap<String, Policy>, curs
             ) => {
                 cursor.field("share").field("weights").report(problem);
             }
-            Some(PolicyProblem::ShareByNothing) => {
-                cursor.field("share").field("by").report(PolicyProblem::ShareByNothing);
+            Some(problem @ (PolicyProblem::ShareByNothing | PolicyProblem::ShareByGlobal)) => {
+                cursor.field("share").field("by").report(problem);
             }
             Some(problem) => of_cursor.report(problem),
         }

@@ -221,9 +221,9 @@ fn find<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
 }
 
 impl Claim {
-    /// `None` if it cannot be a name: no issuer puts spaces around one, and a pointer or a path of JSON would match nothing.
+    /// `None` if it is hardly a name: no issuer puts spaces around one, and a pointer or a path of JSON would match nothing.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let is_path = text.starts_with(['/', '$']);
+        let is_path = ["/", "$.", "$["].iter().any(|start| text.starts_with(start));
         let is_one = !text.is_empty() && text.trim() == text && !is_path;
         (is_one && text.matches('.').count() <= DOTS_MAX).then(|| Self(text.to_owned()))
     }

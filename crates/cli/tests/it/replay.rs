@@ -340,6 +340,10 @@ fn more_flips_than_allowed_fail() {
     assert_eq!(why, "tidegate: 2 requests are decided otherwise: more than 1\n");
     assert_eq!(code(&["--against", &new, "--max-flips", "0"]).0, Some(0), "nothing changes");
     assert_eq!(code(&["--max-flips", "1"]).0, Some(64));
+    let empty = folder.write("empty.log", "");
+    let nothing = run(&["replay", &empty, "-c", &new, "--against", &old, "--max-flips", "0"]);
+    assert_eq!(nothing.code, Some(1));
+    assert!(nothing.stderr.contains("has no lines"), "{}", nothing.stderr);
     assert_eq!(code(&["--against", &old, "--policy", "api", "--policy", "1/s"]).0, Some(64));
     assert_eq!(code(&["--against", "/nowhere.yaml"]).0, Some(1));
 }

@@ -170,3 +170,19 @@ fn a_limit_that_an_override_of_the_whole_policy_makes_meaningless_is_told() {
     let other = "  - { policy: plan, key: ben, limit_name: day, limit: 5/day }\n";
     check(&format!("{PLAN}{whole}{other}"), &[]);
 }
+
+/// Of one identifier, while another one of the same policy has a limit.
+#[test]
+fn who_is_allowed_by_one_identifier_may_be_limited_by_another() {
+    let policy = "policies: { p: { all: [{ name: user, key: user, limit: 5/day }, { name: ip, key: ip, limit: 9/day }] } }\n";
+    let entries = "overrides:\n  - { policy: p, key: ann, allow: true }\n  - { policy: p, key: ann, limit_name: user, limit: 9/day }\n";
+    check(&format!("{policy}{entries}"), &[]);
+}
+
+#[test]
+fn a_limit_without_a_name_is_told_once() {
+    let bare = "  - { policy: plan, key: ann, limit: 7/h }\n";
+    let day = "  - { policy: plan, key: ann, limit_name: day, limit: 5/day }\n";
+    let found = problems(&format!("{PLAN}{bare}{day}"));
+    assert!(found.len() == 1 && found[0].contains("add `limit_name`"), "{found:?}");
+}

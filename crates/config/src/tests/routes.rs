@@ -126,7 +126,9 @@ fn plans_that_make_no_sense_are_told_at_their_value() {
         ),
         (
             "policy: api, priority: { by: \"header:x-plan\", pro: critical, else: batch }",
-            &["routes[0].priority: needs an `in_flight` of some policy: otherwise nothing is shed"],
+            &[
+                "routes[0].priority: needs the `in_flight` of some policy: otherwise nothing is shed. `proxy.in_flight` has no priorities",
+            ],
         ),
         (
             "policy: api, priority: { by: \"header:x-plan\", pro: urgent, else: batch }",
@@ -149,4 +151,28 @@ fn a_plan_that_nobody_can_name_is_warned_of() {
     let warned = warnings(&text(""));
     assert!(warned.len() == 1 && warned[0].contains("every request takes `else`"), "{warned:?}");
     assert!(warnings(&text("client_ip: { trusted_proxies: [10.0.0.1] }")).is_empty());
+}
+
+#[test]
+fn a_cost_that_never_fits_is_warned_of() {
+    let warned = |policy: &str, cost: u64| {
+        let text =
+            format!("policies: {{ api: {policy} }}\nroutes: [{{ policy: api, cost: {cost} }}]\n");
+        warnings(&text).iter().any(|it| it.contains("routes[0].cost: never fits into policy `api`"))
+    };
+    for (policy, fits, never) in [
+        ("5/s burst 3", 3, 4),
+        ("sliding-log 3/h", 3, 4),
+        (
+            "{ all: [{ name: a, limit: 9/s, burst: 9 }, { name: b, limit: 9/s, burst: 9, cost: 4 }] }",
+            2,
+            3,
+        ),
+    ] {
+        assert!(!warned(policy, fits) && warned(policy, never), "{policy}");
+    }
+    assert!(!warned(
+        "{ any: [{ name: a, limit: 9/s, burst: 9 }, { name: b, limit: 3/s, burst: 3 }] }",
+        5
+    ));
 }

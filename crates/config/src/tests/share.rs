@@ -80,6 +80,7 @@ fn shares_name_policies_and_weights() {
         ("{ of: api, by: tenant }", "policies.api.share.of: shares `api`, which is a share itself"),
         ("{ of: total }", "policies.api.share"),
         ("{ of: total, by: '' }", "policies.api.share.by: has no name for tenants"),
+        ("{ of: total, by: global }", "policies.api.share.by: "),
         ("{ of: total, by: tenant, weights: { by: plan, gold: 4 } }", "policies.api.share.weights"),
         (
             "{ of: total, by: tenant, weights: { by: plan, else: 1 } }",
@@ -128,4 +129,24 @@ fn routes_ask_shares_by_what_requests_have() {
         };
         assert!(fits, "{by} {weights} {route}: {problems:?}");
     }
+}
+
+/// What the server refuses to start with is no valid file.
+#[test]
+fn a_shared_limit_has_no_limit_of_a_key() {
+    let text = |what: &str| {
+        format!(
+            "policies:\n  total: {{ limit: 9/s, burst: 1, key: global }}\n  api: {{ share: {{ of: total, by: tenant }} }}\n\
+             overrides: [{{ policy: total, {what} }}]\n"
+        )
+    };
+    let problems = super::problems(&text("key: global, limit: 5/s"));
+    assert!(
+        problems.len() == 1 && problems[0].contains("other policies share this limit"),
+        "{problems:?}"
+    );
+    check(&text("key: global, allow: true"), &[]);
+    let warnings =
+        Config::parse(&text("key: acme, allow: true"), &lookup, STORES).unwrap().warnings;
+    assert!(warnings.len() == 1 && warnings[0].message.contains("counts `global`"), "{warnings:?}");
 }

@@ -155,7 +155,10 @@ impl Replayer {
     /// What limits whose burst is the whole limit admit at first, of the policies that were asked.
     pub(super) fn first_periods(&self, was_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let said = |view: PolicyView<'_>| view.members().find_map(|it| it.limit.first_period());
-        self.asked().filter(|view| was_asked(view.name())).filter_map(said).collect()
+        // The limit that a share divides is that of another policy.
+        let has_own = |view: &PolicyView<'_>| view.share_status().is_none();
+        let asked = self.asked().filter(|view| was_asked(view.name()));
+        asked.filter(has_own).filter_map(said).collect()
     }
 
     /// Decides a request at its time, by its route or by each of the policies.

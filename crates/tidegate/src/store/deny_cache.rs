@@ -86,8 +86,8 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         Self { state: Arc::new(state), ttl: DENY_CACHE_TTL }
     }
 
-    /// The same cache for requests whose refusals hold for at most `ttl`: both share the store and the bound on memory. A
-    /// request has to be asked with the same `ttl` each time.
+    /// The same cache for requests whose refusals hold for at most `ttl`: both share the store and the bound on memory, and
+    /// a request that is asked with another `ttl` is another one.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -225,7 +225,9 @@ impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
     /// How to find a request that is sent now among the refusals.
     fn lookup(&self, request: &StoreRequest<'_>, ttl: Duration) -> Lookup {
         let mut returns = 0_u64;
-        let seed = self.fingerprints.seed ^ u64::from(request.mode == Mode::Any);
+        let ttl_us = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
+        // Policies with another one may ask the same, where they share a limit.
+        let seed = self.fingerprints.seed ^ u64::from(request.mode == Mode::Any) ^ (ttl_us << 1);
         let mut fingerprint = mixed(seed, request.cost);
         for keyed in request.limits {
             let key = self.fingerprints.hash(keyed.scope, keyed.key);
@@ -233,7 +235,6 @@ impl<S: Store + 'static, C: Clock + 'static> CacheState<S, C> {
             // The same cost may take more since a reload.
             fingerprint = mixed(fingerprint, key.wrapping_add(keyed.scope.factor()));
         }
-        let ttl_us = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
         Lookup { fingerprint, returns, sent_us: self.clock.steady_us(), ttl_us }
     }
 

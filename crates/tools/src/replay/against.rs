@@ -32,6 +32,11 @@ pub(super) fn run(args: &ReplayArgs, old: &Replayer, new: &Replayer) -> Result<E
     if report.is_no_log() {
         return Err(not_a_log(&name, &report.first_unreadable));
     }
+    if args.max_flips.is_some() && report.lines == 0 {
+        return Err(Failure::new(format!(
+            "{name} has no lines: a check with --max-flips needs some"
+        )));
+    }
     let named = NamedComparison { log: &name, report: &report };
     print_report(&named, args.json, || text(&named))?;
     match args.max_flips {
