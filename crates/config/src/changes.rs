@@ -180,7 +180,7 @@ impl File {
                     }
                 }
                 Value::List(items) if section == "routes" => {
-                    file.routes = file.add(&section, items)
+                    file.routes = file.add(&section, items);
                 }
                 Value::List(items) if section == "overrides" => {
                     file.add(&section, items);

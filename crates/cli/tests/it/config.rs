@@ -227,7 +227,8 @@ client_ip: { ipv6_prefix: 56 }
 fn validate_against_the_old_file_lists_routes_that_change_places() {
     let folder = Folder::new();
     let file = |name: &str, routes: [&str; 4]| {
-        let routes: String = routes.iter().map(|it| format!("  - {{ {it} }}\n")).collect();
+        let routes =
+            routes.iter().map(|it| format!("  - {{ {it} }}\n")).collect::<Vec<_>>().concat();
         folder.write(name, format!("policies: {{ a: 1/s, b: 2/s }}\nroutes:\n{routes}"))
     };
     let changes = |old: &str, new: &str| {

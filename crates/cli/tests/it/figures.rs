@@ -13,7 +13,7 @@ type Location = (&'static str, usize);
 
 /// A page, where it quotes a figure, and where the benchmarks have the measured one.
 const QUOTES: &[(&str, Location, Location)] = &[
-    ("README.md", ("**Fast.** ", 0), ("of which a check of ", 0)),
+    ("README.md", ("**Fast.** ", 0), ("Where the time goes: a check of ", 0)),
     ("README.md", ("one hot key, M/s | ", 0), ("| hot key, 1 thread | ", 0)),
     ("README.md", ("one hot key, M/s | ", 2), ("| one hot key, 1 thread | ", 6)),
     ("README.md", ("one hot key, M/s | ", 3), ("| one hot key, 1 thread | ", 4)),
@@ -41,7 +41,7 @@ const QUOTES: &[(&str, Location, Location)] = &[
     ),
     ("README.md", ("1 M keys, MB | ", 0), ("At rest it takes ", 0)),
     ("README.md", ("tidegate through Redis reaches ", 0), ("| tidegate, 256 tasks | ", 0)),
-    ("docs/guide.md", ("exact, per process | ", 0), ("of which a check of ", 0)),
+    ("docs/guide.md", ("exact, per process | ", 0), ("Where the time goes: a check of ", 0)),
     ("docs/guide.md", ("one per app: ", 0), ("At rest it takes ", 0)),
     ("docs/rollout.md", ("A process of tidegate takes ", 0), ("At rest it takes ", 0)),
     ("docs/rollout.md", ("MB at rest, ", 0), ("with a million keys ", 0)),

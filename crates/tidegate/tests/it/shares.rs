@@ -547,7 +547,7 @@ fn several_checks_of_a_tenant_in_one_step_have_room() {
         [("api", &gold[..], 10), ("batch", &plain[..], 10)],
         [("batch", &plain[..], 10), ("api", &gold[..], 10)],
     ] {
-        clock.advance(Duration::from_secs(60));
+        clock.advance(Duration::from_mins(1));
         run(&engines, &clock, &names.map(|name| tenant(name, 100)), 3);
         let checks =
             checks.map(|(policy, keys, cost)| Check { policy, key: Key::Named(keys), cost });
