@@ -19,8 +19,8 @@ export const FOR_APPS = Symbol.for('tidegate.for-apps');
 export interface ForApps {
   /** Reports outages and unknown policies in the words of an app, and to its log if it has one. */
   inApp(logger: Logger | undefined): void;
-  /** Looks for the server and for the policies that an app names. */
-  checkAtStart(names: readonly string[], onError: OnError | undefined): void;
+  /** Looks for the server, and for the policies and targets that an app names. */
+  checkAtStart(names: readonly string[], targets: readonly string[], onError: OnError | undefined): void;
   /** Reports that the server rejected a request of the app. */
   rejected(policy: string, error: TidegateError): void;
   /** Reports a response of the app, soon, and never throws. */
@@ -55,8 +55,10 @@ export class Caller implements ForApps {
     this.#outage.inApp(logger);
   }
 
-  checkAtStart(names: readonly string[], onError: OnError = this.#settings.onError): void {
-    this.#catalog.checkAtStart(names, this.#outage.consequence(onError, this.#settings.processes, false));
+  checkAtStart(
+    names: readonly string[], targets: readonly string[], onError: OnError = this.#settings.onError,
+  ): void {
+    this.#catalog.checkAtStart(names, targets, this.#outage.consequence(onError, this.#settings.processes, false));
   }
 
   rejected(policy: string, error: TidegateError): void {
@@ -78,11 +80,12 @@ export class Caller implements ForApps {
   }
 
   /** Keeps a permit from expiring, until the result is called. */
-  keepRenewing(policy: string, { permit, resetAfterMs }: Permit, renew: () => Promise<Renewal>): () => void {
+  keepRenewing(policy: string, { permit, ttlMs }: Permit, renew: () => Promise<Renewal>): () => void {
     if (permit === null) {
       return () => {};
     }
-    return keepRenewing(Math.min(resetAfterMs || Infinity, this.#catalog.ttlMs(policy)), {
+    // Not by `resetAfterMs`: it may be about a rate of the same policy.
+    return keepRenewing(ttlMs, {
       renew,
       isFinal: (error) => {
         const { status, transient, message } = error as TidegateError;
@@ -148,6 +151,11 @@ export class Caller implements ForApps {
     return this.troubled(error);
   }
 
+  /** Counts a permit that the server has granted, if this process may have to go on alone: see `LocalDecisions`. */
+  granted(check: Check, permit: Permit, onError: OnError = this.#settings.onError): Permit | undefined {
+    return onError === 'local' ? this.local.granted(check, permit) : undefined;
+  }
+
   /** Whether a batch was rejected because a reload has dropped one of its policies. */
   hasDropped(error: unknown, checks: readonly Check[]): boolean {
     const index = hasCode(error, 'unknown-policy') ? /^checks\[(\d+)\]/.exec(error.field ?? '')?.[1] : undefined;
@@ -178,6 +186,7 @@ export class Caller implements ForApps {
   #answered(): void {
     if (this.#outage.answered()) {
       this.#catalog.serverIsBack();
+      this.local.serverIsBack();
     }
   }
 }

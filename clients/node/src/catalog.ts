@@ -12,10 +12,10 @@ const NAMES_MAX = 10_000;
 const REFRESH_MS = 30_000;
 const RETRY_MS = 1000;
 
-/** What an app writes, where the server tells which call to use. */
+/** What an app writes, where an error tells which call to use. */
 const OPTIONS: readonly (readonly [call: string, option: string])[] = [
-  ['use POST /v1/acquire', 'write `permit: true`'],
-  ['use POST /v1/check', 'leave `permit` out'],
+  ['use `client.withPermit(…)`', 'write `permit: true`'],
+  ['use `client.check(…)`', 'leave `permit` out'],
 ];
 
 type Level = 'warn' | 'error';
@@ -27,8 +27,11 @@ export class Catalog {
   /** The policies that the server has or had. */
   readonly #policies = new Map<string, PolicyNumbers | undefined>();
   #staleAt = -Infinity;
+  /** What the server's limits follow of `observe`. */
+  #targets = new Set<string>();
   /** Names that an app uses, until the server has told which it has. */
   readonly #unchecked = new Set<string>();
+  readonly #uncheckedTargets = new Set<string>();
   #isChecking = false;
 
   constructor(outage: Outage, load: () => Promise<readonly string[]>) {
@@ -43,14 +46,19 @@ export class Catalog {
     }
   }
 
-  /** The server has told its policies. Those that it has no longer are kept: apps may still name them. */
+  /**
+   * The server has told its policies. Those that it has no longer are kept: apps may still name them. Numbers that
+   * cannot be read replace none that could.
+   */
   learn(policies: ReadonlyMap<string, PolicyNumbers | undefined>): string[] {
     for (const [name, numbers] of policies) {
       this.confirm(name);
-      if (this.#policies.has(name)) {
+      if (numbers !== undefined && this.#policies.has(name)) {
         this.#policies.set(name, numbers);
       }
     }
+    const limits = [...policies.values()].flatMap((numbers) => numbers?.members ?? []);
+    this.#targets = new Set(limits.flatMap(({ targets }) => targets));
     this.#staleAt = performance.now() + REFRESH_MS;
     return [...policies.keys()];
   }
@@ -65,11 +73,6 @@ export class Catalog {
     return this.#policies.get(name);
   }
 
-  /** The shortest time for which a permit is held; Infinity if that is not known. */
-  ttlMs(name: string): number {
-    return Math.min(...(this.numbers(name)?.members ?? []).map(({ ttlMs = Infinity }) => ttlMs));
-  }
-
   /** Asks for the numbers in the background, if they are old. */
   refresh(): void {
     const now = performance.now();
@@ -80,11 +83,13 @@ export class Catalog {
   }
 
   /**
-   * Asks the server once for its policies, and reports names that it does not have. Names of the same turn share a
-   * request. The app does not wait, and starts without the server: `consequence` says what happens meanwhile.
+   * Asks the server once for its policies, and reports names that it does not have, and targets that no limit follows.
+   * Names of the same turn share a request. The app does not wait, and starts without the server: `consequence` says
+   * what happens meanwhile.
    */
-  checkAtStart(names: readonly string[], consequence: string): void {
+  checkAtStart(names: readonly string[], targets: readonly string[], consequence: string): void {
     names.forEach((name) => this.#unchecked.add(name));
+    targets.forEach((target) => this.#uncheckedTargets.add(target));
     if (!this.#isChecking) {
       this.#isChecking = true;
       setImmediate(() => {
@@ -96,7 +101,7 @@ export class Catalog {
   /** The server is back: its numbers may have changed, and names that could not be checked at the start are. */
   serverIsBack(): void {
     this.#staleAt = -Infinity;
-    if (this.#unchecked.size > 0 && !this.#isChecking) {
+    if (this.#unchecked.size + this.#uncheckedTargets.size > 0 && !this.#isChecking) {
       this.#isChecking = true;
       this.#check().catch(() => {});
     }
@@ -108,8 +113,7 @@ export class Catalog {
       void this.#explainUnknown(policy, 'error', 'Its requests are answered with status 500');
     } else if (this.#repeats.isDue(policy)) {
       const told = OPTIONS.reduce((text, [call, option]) => text.replace(call, option), error.detail);
-      const detail = `policy \`${policy}\`: ${told}`;
-      this.#outage.logger.error(`${detail}. Its requests are answered with status 500`);
+      this.#outage.logger.error(`${about(policy, told)}. Its requests are answered with status 500`);
     }
   }
 
@@ -140,8 +144,21 @@ export class Catalog {
       for (const name of names.filter((name) => !known.includes(name) && this.#repeats.isDue(name))) {
         this.#tell(name, known, 'error', 'Its requests are answered with status 500');
       }
+      this.#checkTargets();
     } finally {
       this.#isChecking = false;
+    }
+  }
+
+  #checkTargets(): void {
+    const [asked, followed] = [[...this.#uncheckedTargets], [...this.#targets]];
+    this.#uncheckedTargets.clear();
+    // A server that names no targets may be an older one.
+    const isTold = followed.length > 0 && !followed.includes('all');
+    const wrong = asked.filter((target) => isTold && !followed.includes(target));
+    for (const target of wrong.filter((target) => this.#repeats.isDue(`observe ${target}`))) {
+      const nearest = suggestion(target, followed);
+      this.#outage.logger.warn(`no limit follows \`observe: '${target}'\`: ${nearest}. Its reports change nothing`);
     }
   }
 
@@ -155,4 +172,11 @@ export class Catalog {
     const nearest = known === undefined ? '' : `: ${suggestion(name, known)}`;
     this.#outage.logger[level](`no policy is called \`${name}\`${nearest}. ${consequence}`);
   }
+}
+
+/** A text that names its policy. */
+function about(policy: string, told: string): string {
+  const name = `policy \`${policy}\``;
+  const full = told.replace(/^`policy`/, name);
+  return full.startsWith(name) ? full : `${name}: ${full}`;
 }

@@ -141,12 +141,17 @@ export class Tidegate {
       // The caller has left and cannot release it.
       onLate: ({ permit }) => void this.#releaseQuietly(policy, key, permit),
     };
-    return this.#caller.ask({
+    const granted = await this.#caller.ask({
       call,
       checks: [check],
       fallback: (outcome) => fallback.permit(policy, outcome),
       local: (error) => this.#local.acquire(check, error),
     }, options);
+    const refusal = this.#caller.granted(check, granted, options.onError);
+    if (refusal !== undefined) {
+      void this.#releaseQuietly(policy, key, granted.permit);
+    }
+    return refusal ?? granted;
   }
 
   /** Releases a permit: false if it was not held any more. Releasing twice is safe. */
@@ -162,7 +167,13 @@ export class Tidegate {
     checkOptions(options, CALL);
     text('permit', permit);
     const call = this.#callOn('/v1/renew', { policy, key }, wire.renewal, { permit });
-    return this.#local.renew(permit) ?? await this.#caller.send(call, options);
+    const renewed = this.#local.renew(permit);
+    if (renewed !== undefined) {
+      return renewed;
+    }
+    const renewal = await this.#caller.send(call, options);
+    this.#local.renewed(permit, renewal);
+    return renewal;
   }
 
   /**

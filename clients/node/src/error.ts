@@ -15,9 +15,9 @@ export interface ErrorDetails {
 /**
  * A call failed. A denial is not an error: it is a value with `allowed: false`.
  *
- * `code` is `timeout`, `unreachable`, `bad-answer`, `overloaded`, `circuit-open` or `closed`, or a code of the server:
- * `bad-input`, `unknown-policy`, `unauthorized`, `not-local`, `store-unavailable` and others. The client also throws
- * `bad-input` for an invalid argument, before it sends anything.
+ * `code` is `timeout`, `unreachable`, `bad-answer`, `overloaded`, `circuit-open`, `recovering` or `closed`, or a code of
+ * the server: `bad-input`, `unknown-policy`, `unauthorized`, `not-local`, `store-unavailable` and others. The client also
+ * throws `bad-input` for an invalid argument, before it sends anything.
  */
 export class TidegateError extends Error {
   override readonly name = 'TidegateError';

@@ -31,7 +31,8 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
   const log = logger && prefixed(logger);
   const { client } = clientOf(given);
   client[FOR_APPS]?.inApp(log);
-  client[FOR_APPS]?.checkAtStart(typeof rule.policy === 'string' ? [rule.policy] : [], rule.onError);
+  const names = typeof rule.policy === 'string' ? [rule.policy] : [];
+  client[FOR_APPS]?.checkAtStart(names, rule.observe === undefined ? [] : [rule.observe], rule.onError);
   let hasWarned = false;
   const warnOnce = (request: Request, isRefused: boolean): void => {
     const remedy = 'Authenticate before the rate limit';
@@ -43,7 +44,7 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
   };
 
   return async (request, response, next) => {
-    const { headers, refusal, isByAddress = false } = await decide(client, rule, request, response);
+    const { headers, refusal, isExempt = false, isByAddress = false } = await decide(client, rule, request, response);
     if (response.headersSent) {
       // Another middleware, such as a timeout, has answered in the meantime.
       return;
@@ -53,7 +54,9 @@ export function rateLimit(options: ExpressRateLimitOptions): RequestHandler {
       if (isByAddress && !hasWarned) {
         response.once('finish', () => warnOnce(request, false));
       }
-      observeResponse(client, rule.observe, request, response);
+      if (!isExempt) {
+        observeResponse(client, rule.observe, response);
+      }
       next();
       return;
     }

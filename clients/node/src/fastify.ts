@@ -73,9 +73,10 @@ export const rateLimit: FastifyPluginAsync<FastifyRateLimitOptions> = async (ins
   instance.addHook('onReady', async () => {
     const active = routes.filter(({ context }) => isActive(context));
     active.forEach((route) => checkPolicy(route, rule));
-    const policies = [rule, ...active.map((route) => route.options.config?.rateLimit)].map((one) => one && one.policy);
-    const names = policies.filter((policy) => typeof policy === 'string');
-    client[FOR_APPS]?.checkAtStart(names, rule.onError as FastifyRateLimitRule['onError']);
+    const rules: RouteRule[] = [rule, ...active.map((route) => route.options.config?.rateLimit)];
+    const names = rules.map((one) => one && one.policy).filter((policy) => typeof policy === 'string');
+    const targets = rules.map((one) => one && one.observe).filter((target) => typeof target === 'string');
+    client[FOR_APPS]?.checkAtStart(names, targets, rule.onError as FastifyRateLimitRule['onError']);
   });
 };
 
@@ -98,7 +99,8 @@ function limiter(
     }
     seen.add(request);
     const checked = applied as FastifyRateLimitRule;
-    const { headers, refusal, isByAddress = false } = await decide(client, checked, request, reply.raw);
+    const verdict = await decide(client, checked, request, reply.raw);
+    const { headers, refusal, isExempt = false, isByAddress = false } = verdict;
     if (reply.sent) {
       // Another plugin, such as a timeout, has answered in the meantime.
       return reply;
@@ -108,7 +110,9 @@ function limiter(
       warnings(request, reply, refusal !== undefined);
     }
     if (refusal === undefined) {
-      observeResponse(client, applied.observe, request, reply.raw);
+      if (!isExempt) {
+        observeResponse(client, applied.observe, reply.raw);
+      }
       return undefined;
     }
     reply.code(refusal.status);

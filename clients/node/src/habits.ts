@@ -1,6 +1,7 @@
-// What to write instead of options that other rate limiters have.
+// What to write instead of options that other rate limiters have, and where those of the client belong.
 
 import { TidegateError } from './error.js';
+import { CLIENT_NAMES } from './options.js';
 
 const LIMIT = 'limits have names here, and the server\'s file has their numbers';
 const INSTEAD: Readonly<Record<string, string>> = {
@@ -16,12 +17,15 @@ const INSTEAD: Readonly<Record<string, string>> = {
   store: 'write `store: redis://…` in the server\'s file',
   global: 'leave it out. To limit some routes only, write `policy` in those routes, and not in the registration',
 };
+/** A rule may have its own. */
+const IN_RULES = ['onError', 'timeoutMs'];
+const IN_CLIENT = CLIENT_NAMES.filter((name) => !IN_RULES.includes(name));
 const LIMITS = ['max', 'limit', 'timeWindow', 'windowMs'];
 const UNITS: Readonly<Record<string, string>> = {
   ms: 'ms', s: 's', second: 's', m: 'min', minute: 'min', h: 'h', hour: 'h', d: 'day', day: 'day',
 };
 
-/** Throws an error that says what to write, if the value has an option of @fastify/rate-limit or express-rate-limit. */
+/** Throws an error that says what to write, if the value has an option of @fastify/rate-limit or express-rate-limit, or of the client. */
 export function checkHabits(field: string, value: unknown): void {
   if (value === true) {
     throw misunderstood(field, 'true', 'write `{ policy: \'NAME\' }`. A route without it has the registration\'s');
@@ -38,6 +42,10 @@ export function checkHabits(field: string, value: unknown): void {
   const [name, instead] = Object.entries(INSTEAD).find(([name]) => name in value) ?? [];
   if (name !== undefined) {
     throw misunderstood(field, name, `${instead}`);
+  }
+  const misplaced = IN_CLIENT.find((name) => name in value);
+  if (misplaced !== undefined) {
+    throw misunderstood(field, misplaced, `it belongs in \`client: { ${misplaced}: … }\``);
   }
 }
 

@@ -1,10 +1,12 @@
 // Decisions of this process alone, for `onError: 'local'`.
 
 import type { Catalog } from './catalog.js';
-import type { TidegateError } from './error.js';
+import { TidegateError } from './error.js';
 import * as fallback from './fallback.js';
 import { LocalLimiter, type LocalCheck, type LocalReading } from './shares.js';
 import type { Check, Decision, Permit, Renewal, Reservation } from './types.js';
+
+const RECOVERING = new TidegateError('recovering', 'permits from before or during an outage are still held');
 
 /** Policies whose numbers the server has never told are allowed: see `knows`. */
 export class LocalDecisions {
@@ -23,8 +25,7 @@ export class LocalDecisions {
   check(checks: readonly Check[], atomic: boolean, error: TidegateError): Decision[] {
     const known = checks.map((check) => this.#known(check));
     const readings = this.#limiter.check(known.filter((check) => check !== undefined), atomic).values();
-    return checks.map(({ policy }, index) =>
-      (known[index] === undefined ? unknown(policy, error) : decision(policy, readings.next().value, error)));
+    return checks.map(({ policy }, index) => decision(policy, known[index] && readings.next().value, error));
   }
 
   peek(check: Check, error: TidegateError): Decision {
@@ -44,18 +45,45 @@ export class LocalDecisions {
   acquire(check: Check, error: TidegateError): Permit {
     const known = this.#known(check);
     const reading = known && this.#limiter.acquire(known);
-    return { ...decision(check.policy, reading, error), permit: reading?.permit ?? null };
+    return { ...decision(check.policy, reading, error), permit: reading?.permit ?? null, ttlMs: reading?.ttlMs };
+  }
+
+  /** Counts a permit that the server has granted. The refusal, if the server has forgotten others that are still held. */
+  granted(check: Check, { permit }: Permit): Permit | undefined {
+    const { ledger } = this.#limiter;
+    if (permit === null || ledger.has(permit) || !ledger.hasRoom()) {
+      return undefined;
+    }
+    const known = this.#known(check);
+    ledger.add(permit, check, known?.numbers);
+    if (known === undefined || this.#limiter.fits(known)) {
+      return undefined;
+    }
+    ledger.release(permit);
+    return { ...decision(check.policy, this.#limiter.peek(known), RECOVERING), allowed: false, permit: null };
+  }
+
+  /** The server was away, and answers again. */
+  serverIsBack(): void {
+    this.#limiter.ledger.doubtAll();
   }
 
   /** The renewal of a permit of this process; undefined if it is the server's. */
   renew(permit: string): Renewal | undefined {
-    const ttlMs = this.#limiter.renew(permit);
+    const ttlMs = this.#limiter.ledger.renew(permit);
     return ttlMs === undefined ? undefined : { renewed: ttlMs > 0, ttlMs };
+  }
+
+  /** The server has renewed a permit, or not. */
+  renewed(permit: string, { renewed }: Renewal): void {
+    if (renewed) {
+      this.#limiter.ledger.confirm(permit);
+    }
   }
 
   /** Whether a permit of this process was held; undefined if it is the server's. */
   release(permit: string): boolean | undefined {
-    return this.#limiter.release(permit);
+    return this.#limiter.ledger.release(permit);
   }
 
   #known(check: Check): LocalCheck | undefined {
@@ -66,12 +94,8 @@ export class LocalDecisions {
 
 function decision(policy: string, reading: LocalReading | undefined, error: TidegateError): Decision {
   if (reading === undefined) {
-    return unknown(policy, error);
+    return fallback.decision(policy, fallback.fallback(error, 'allow'));
   }
   const { allowed, limit, remaining, retryAfterMs, resetAfterMs, binding } = reading;
   return { allowed, limit, remaining, retryAfterMs, resetAfterMs, policy, binding, source: 'local', error };
-}
-
-function unknown(policy: string, error: TidegateError): Decision {
-  return fallback.decision(policy, fallback.fallback(error, 'allow'));
 }

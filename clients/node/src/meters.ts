@@ -18,11 +18,11 @@ export interface Usage {
   readonly freeAt: number;
 }
 
-/** A limit that counts keys by themselves. `read` changes nothing; `charge` returns how to take it back. */
+/** A limit that counts keys by themselves. `read` changes nothing; `charge` changes fields of the usage only. */
 export interface Meter<U extends Usage = Usage> {
   fresh(): U;
   read(usage: U, now: number, cost: number): Reading;
-  charge(usage: U, now: number, cost: number): () => void;
+  charge(usage: U, now: number, cost: number): void;
 }
 
 /** The windows of a process are stricter than the server's: a unit counts for up to a tenth longer than the period. */
@@ -80,12 +80,8 @@ class Bucket implements Meter<{ freeAt: number }> {
     };
   }
 
-  charge(usage: { freeAt: number }, now: number, cost: number): () => void {
-    const before = usage.freeAt;
-    usage.freeAt = Math.max(before, now) + cost * this.intervalMs;
-    return () => {
-      usage.freeAt = before;
-    };
+  charge(usage: { freeAt: number }, now: number, cost: number): void {
+    usage.freeAt = Math.max(usage.freeAt, now) + cost * this.intervalMs;
   }
 }
 
@@ -121,7 +117,7 @@ class Window implements Meter<Slices> {
     };
   }
 
-  charge(usage: Slices, now: number, cost: number): () => void {
+  charge(usage: Slices, now: number, cost: number): void {
     const slice = Math.floor(now / this.#sliceMs);
     const kept = this.#counted(usage, now);
     const units = new Array<number>(SLICES + 1).fill(0);
@@ -129,9 +125,7 @@ class Window implements Meter<Slices> {
       units[slice - other] = count;
     });
     units[0] = (units[0] ?? 0) + cost;
-    const before = { ...usage };
     Object.assign(usage, { newest: slice, units, freeAt: this.#endOf(slice) });
-    return () => Object.assign(usage, before);
   }
 
   /** The slices that still count and their units, the oldest first. */
@@ -177,26 +171,22 @@ export class Queue implements Meter<{ freeAt: number }> {
     return { allowed, limit: 1, remaining: 0, retryAfterMs, resetAfterMs: Math.ceil(delayMs) };
   }
 
-  charge(usage: { freeAt: number }, now: number, cost: number): () => void {
-    const before = usage.freeAt;
-    usage.freeAt = Math.max(before, now) + cost * this.intervalMs;
-    return () => {
-      usage.freeAt = before;
-    };
+  charge(usage: { freeAt: number }, now: number, cost: number): void {
+    usage.freeAt = Math.max(usage.freeAt, now) + cost * this.intervalMs;
   }
 }
 
 interface Held {
-  freeAt: number;
+  readonly freeAt: number;
   held: number;
 }
 
-/** Concurrency: what is held is given back by the undo of `charge`. */
-class Places implements Meter<Held> {
+/** Concurrency: whoever knows the permits says how many units they hold. */
+export class Places implements Meter<Held> {
   constructor(readonly places: number) {}
 
-  fresh(): Held {
-    return { held: 0, freeAt: -Infinity };
+  fresh(held = 0): Held {
+    return { held, freeAt: -Infinity };
   }
 
   read({ held }: Held, _now: number, cost: number): Reading {
@@ -206,12 +196,7 @@ class Places implements Meter<Held> {
     return { allowed, limit: this.places, remaining, retryAfterMs, resetAfterMs: 0 };
   }
 
-  charge(usage: Held, _now: number, cost: number): () => void {
+  charge(usage: Held, _now: number, cost: number): void {
     usage.held += cost;
-    usage.freeAt = Infinity;
-    return () => {
-      usage.held -= cost;
-      usage.freeAt = usage.held === 0 ? -Infinity : Infinity;
-    };
   }
 }

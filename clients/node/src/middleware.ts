@@ -40,6 +40,8 @@ export type Client = Tidegate | TidegateOptions;
 
 export interface Verdict {
   readonly headers: Readonly<Record<string, string>>;
+  /** Whether the limit does not apply: a preflight, or a request that `skip` exempts. */
+  readonly isExempt?: boolean;
   /** Whether the key was the IP address, for want of a user. */
   readonly isByAddress?: boolean;
   /** The response to a request that is not admitted. The body is JSON, the same bytes in every framework. */
@@ -95,10 +97,8 @@ export function checkRule(field: string, rule: object): void {
 }
 
 /** Reports an admitted request to the target `observe`, if there is one, when it is answered. */
-export function observeResponse(
-  client: Tidegate, observe: string | undefined, request: HasMethod, response: ServerResponse,
-): void {
-  if (observe !== undefined && !isPreflight(request)) {
+export function observeResponse(client: Tidegate, observe: string | undefined, response: ServerResponse): void {
+  if (observe !== undefined) {
     measure(response, (latencyMs, ok) => client[FOR_APPS]?.observed(observe, latencyMs, ok));
   }
 }
@@ -117,7 +117,7 @@ export async function decide<Req extends object, Res>(
   client: Tidegate, rule: Rule<Req, Res>, request: Req & HasIp & HasMethod, response: ServerResponse,
 ): Promise<Verdict> {
   if (isPreflight(request) || await rule.skip?.(request)) {
-    return { headers: {} };
+    return { headers: {}, isExempt: true };
   }
   const policy = typeof rule.policy === 'function' ? await rule.policy(request) : rule.policy;
   const cost = typeof rule.cost === 'function' ? await rule.cost(request) : rule.cost;

@@ -53,18 +53,18 @@ export interface Settings {
   readonly tls: TidegateOptions['tls'];
 }
 
-const NAMES = [
+export const CLIENT_NAMES = [
   'url', 'socketPath', 'timeoutMs', 'onError', 'processes', 'onTrouble', 'token', 'maxSockets', 'maxWaiting', 'batch',
   'tls',
 ];
 
 export function settings(options: TidegateOptions): Settings {
-  object('options', options, NAMES);
+  object('options', options, CLIENT_NAMES);
   const { timeoutMs = 1000, onError = 'allow', processes = 1, onTrouble, token } = options;
   const { maxSockets = 32, maxWaiting = 20_000, batch = true, tls } = options;
   timeout(timeoutMs);
   onErrorValue(onError);
-  wholeNumber('processes', processes, 1, 1_000_000);
+  wholeNumber('processes', processes, 1, 100_000);
   wholeNumber('maxSockets', maxSockets, 1, 10_000);
   wholeNumber('maxWaiting', maxWaiting, 0, 1_000_000);
   if (onTrouble !== undefined && typeof onTrouble !== 'function') {
@@ -87,7 +87,9 @@ function target({ url, socketPath }: TidegateOptions): Target {
       throw badInput('socketPath', 'either `url` or `socketPath`', 'both');
     }
     text('socketPath', socketPath);
-    return { address: socketPath, secure: false, connection: { socketPath }, prefix: '' };
+    // As the server's file writes it.
+    const path = socketPath.replace(/^unix:(?=.)/, '');
+    return { address: path, secure: false, connection: { socketPath: path }, prefix: '' };
   }
   return targetOfUrl(url ?? 'http://127.0.0.1:8080');
 }

@@ -7,6 +7,8 @@ import type { Renewal } from './types.js';
 const PART = 1 / 3;
 const RETRY_PART = 1 / 9;
 const PAUSE_MS_MIN = 10;
+/** Of a permit whose server does not tell its time: the first renewal does, so it is early. */
+const TTL_MS_UNTOLD = 1000;
 
 export interface Renewing {
   /** Rejects if the server did not answer. */
@@ -18,11 +20,11 @@ export interface Renewing {
 }
 
 /** Renews until the result is called, or until it is in vain. One attempt at a time. */
-export function keepRenewing(ttlMs: number, { renew, isFinal, lost }: Renewing): () => void {
+export function keepRenewing(ttlMs: number | undefined, { renew, isFinal, lost }: Renewing): () => void {
   let timer: NodeJS.Timeout | undefined;
-  let [isOver, heldMs] = [false, ttlMs];
+  let [isOver, heldMs] = [false, ttlMs ?? TTL_MS_UNTOLD];
   const schedule = (part: number): void => {
-    if (!isOver && Number.isFinite(heldMs)) {
+    if (!isOver) {
       timer = setTimeout(() => void attempt(), Math.min(Math.max(heldMs * part, PAUSE_MS_MIN), TIMER_MS_MAX)).unref();
     }
   };

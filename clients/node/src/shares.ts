@@ -1,17 +1,11 @@
 // Counts in this process while the server is away, with this process's share of each limit.
 
-import { meterOf, Queue, type Meter, type Reading, type Usage } from './meters.js';
-import type { Check, Key, LimitNumbers, PolicyNumbers } from './types.js';
+import { PermitLedger } from './ledger.js';
+import { meterOf, Places, Queue, type Meter, type Reading, type Usage } from './meters.js';
+import type { Check, Key, LimitNumbers, Permit, PolicyNumbers } from './types.js';
 
 /** Keys that each limit counts by themselves; further ones share one usage until others are free again. */
 export const KEYS_MAX = 10_000;
-/** Permits held at once, in all. */
-const PERMITS_MAX = 10_000;
-/** The lifetime of a permit if the server did not tell. */
-const TTL_MS = 60_000;
-
-/** How our permits begin; the server's begin with p or l, and a digit. */
-const OURS = 'local.';
 
 /** One limit of a policy and its keys, the least recently used first. */
 interface Table {
@@ -19,12 +13,6 @@ interface Table {
   meter: Meter;
   readonly usages: Map<string, Usage>;
   readonly others: Usage;
-}
-
-interface HeldPermit {
-  until: number;
-  readonly ttlMs: number;
-  readonly release: () => void;
 }
 
 interface Part {
@@ -48,13 +36,12 @@ export class LocalLimiter {
   readonly #processes: number;
   readonly #now: () => number;
   readonly #tables = new Map<string, Table>();
-  /** By permit, in order of acquisition. */
-  readonly #permits = new Map<string, HeldPermit>();
-  #lastPermit = 0;
+  readonly ledger: PermitLedger;
 
   constructor(processes: number, now: () => number = () => performance.now()) {
     this.#processes = processes;
     this.#now = now;
+    this.ledger = new PermitLedger(now);
   }
 
   /** What a check would answer; charges nothing. */
@@ -79,63 +66,42 @@ export class LocalLimiter {
     return { ...reading, delayMs: reading.allowed ? Math.ceil(Math.max(0, ...delays)) : 0 };
   }
 
-  acquire(check: LocalCheck): LocalReading & { readonly permit: string | null } {
-    this.#dropExpired();
-    const { reading, undo } = this.#take(check);
-    if (!reading.allowed || this.#permits.size >= PERMITS_MAX) {
-      undo();
-      return { ...reading, allowed: false, permit: null };
-    }
-    const permit = `${OURS}${this.#lastPermit += 1}`;
-    const ttlMs = Math.min(...check.numbers.members.map((numbers) => numbers.ttlMs ?? TTL_MS));
-    this.#permits.set(permit, { until: this.#now() + ttlMs, ttlMs, release: undo });
-    return { ...reading, permit };
+  acquire(check: LocalCheck): LocalReading & Pick<Permit, 'permit' | 'ttlMs'> {
+    const hasRoom = this.ledger.hasRoom();
+    const reading = hasRoom ? this.#take(check).reading : this.peek(check);
+    const allowed = hasRoom && reading.allowed;
+    return { ...reading, allowed, ...(allowed ? this.ledger.grant(check, check.numbers) : { permit: null }) };
   }
 
-  /** How long a permit of ours is held from now on, 0 if it is not; undefined if it is the server's. */
-  renew(permit: string): number | undefined {
-    this.#dropExpired();
-    const held = this.#permits.get(permit);
-    if (held === undefined) {
-      return permit.startsWith(OURS) ? 0 : undefined;
-    }
-    held.until = this.#now() + held.ttlMs;
-    return held.ttlMs;
+  /** Whether a permit that the server has granted, and that is held, fits beside those that it may not know. */
+  fits(check: LocalCheck): boolean {
+    const { policy, key, numbers } = check;
+    const places = numbers.members.filter((limit) => meterOf(limit, this.#processes) instanceof Places);
+    return !places.some((limit) => this.ledger.hasUnsure(policy, countsLike(key, limit)))
+      || this.peek({ ...check, cost: 0 }).allowed;
   }
 
-  /** Whether it was one of ours, and held; undefined if it is the server's. */
-  release(permit: string): boolean | undefined {
-    const held = this.#permits.get(permit);
-    held?.release();
-    this.#permits.delete(permit);
-    return held === undefined && !permit.startsWith(OURS) ? undefined : held !== undefined;
-  }
-
-  #dropExpired(): void {
-    const now = this.#now();
-    for (const [permit, { until }] of this.#permits) {
-      if (until <= now) {
-        this.release(permit);
-      }
-    }
-  }
-
+  /** `undo` is for at once, before anything else is charged, and in reverse order. */
   #take(check: LocalCheck): { reading: LocalReading; undo: () => void } {
     const now = this.#now();
     const parts = this.#parts(check, now);
     const reading = combined(check, parts);
     // In shadow mode and in `any`, those are charged that admit.
     const charged = reading.allowed ? parts.filter((part) => part.reading.allowed) : [];
-    const undos = charged.map(({ meter, usage, units }) => meter.charge(usage, now, units));
-    return { reading, undo: () => undos.forEach((undo) => undo()) };
+    const before = charged.map(({ usage }) => ({ ...usage }));
+    charged.forEach(({ meter, usage, units }) => meter.charge(usage, now, units));
+    return { reading, undo: () => charged.forEach(({ usage }, index) => Object.assign(usage, before[index])) };
   }
 
   #parts({ policy, key, cost = 1, numbers }: LocalCheck, now: number): Part[] {
     return numbers.members.map((limit, index) => {
       const table = this.#table(policy, index, limit);
-      const usage = usageOf(table, identifier(key, limit), now);
       const { meter } = table;
-      const units = cost * (limit.cost ?? 1);
+      const each = limit.cost ?? 1;
+      const usage = meter instanceof Places
+        ? meter.fresh(each * this.ledger.units(policy, countsLike(key, limit)))
+        : usageOf(table, identifier(key, limit), now);
+      const units = cost * each;
       return { name: limit.name ?? policy, meter, usage, units, reading: meter.read(usage, now, units) };
     });
   }
@@ -162,6 +128,12 @@ function identifier(key: Key, { key: name }: LimitNumbers): string {
     return '';
   }
   return typeof key === 'string' ? key : (name === undefined ? undefined : key[name]) ?? JSON.stringify(key);
+}
+
+/** Whether a limit counts another key as this one. */
+function countsLike(key: Key, limit: LimitNumbers): (other: Key) => boolean {
+  const id = identifier(key, limit);
+  return (other) => identifier(other, limit) === id;
 }
 
 function usageOf({ meter, usages, others }: Table, key: string, now: number): Usage {

@@ -53,6 +53,8 @@ export interface Reservation {
 export interface Permit extends Decision {
   /** null if denied, and in a `fallback`, which has nothing to release. */
   readonly permit: string | null;
+  /** How long it is held unless it is renewed; undefined without a permit, or if the server does not tell. */
+  readonly ttlMs?: number | undefined;
 }
 
 /** The result of `renew`. */
@@ -128,6 +130,8 @@ export interface LimitNumbers {
   readonly ttlMs?: number | undefined;
   /** What each unit of a check's cost takes of this limit, 1 by default. */
   readonly cost?: number | undefined;
+  /** What an adaptive limit follows of `observe`; `all` stands for every target. */
+  readonly targets: readonly string[];
 }
 
 export interface PolicyNumbers {

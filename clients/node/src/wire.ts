@@ -11,6 +11,13 @@ const PROBLEM_TYPE = 'urn:tidegate:';
 const VISIBLE = /^[\x20-\x7e]+$/;
 const LIMIT_HEADER = /^(ratelimit|(x-)?ratelimit-[a-z]+|retry-after)$/;
 
+/** The methods of this client for the routes that an error of the server names. */
+const METHODS: readonly (readonly [route: string, method: string])[] = [
+  ['use POST /v1/acquire', 'use `client.withPermit(…)`'],
+  ['use POST /v1/check', 'use `client.check(…)`'],
+  ['use POST /v1/reserve', 'use `client.schedule(…)`'],
+];
+
 /** The JSON of a reply; undefined for a 204. Throws if the reply is an error or not from tidegate. */
 export function body(reply: Reply): unknown {
   if (reply.status === 204) {
@@ -40,11 +47,12 @@ export function decision(json: unknown): Decision {
 }
 
 export function permit(json: unknown): Permit {
-  const { permit: id } = object(json, 'a decision');
+  const fields = object(json, 'a decision');
+  const { permit: id } = fields;
   if (id !== null && typeof id !== 'string') {
     throw badAnswer('`permit` is not a string');
   }
-  return { ...decision(json), permit: id };
+  return { ...decision(json), permit: id, ttlMs: fields.ttl_ms === undefined ? undefined : number(fields, 'ttl_ms') };
 }
 
 export function reservation(json: unknown): Reservation {
@@ -81,8 +89,8 @@ export function policies(json: unknown): Map<string, PolicyNumbers | undefined> 
 function policyNumbers(json: unknown): PolicyNumbers {
   const fields = object(json, 'a policy');
   const { members = [fields], mode, shadow, enforce = '100%' } = fields;
-  if (!Array.isArray(members)) {
-    throw badAnswer('`members` is not a list');
+  if (!Array.isArray(members) || members.length === 0) {
+    throw badAnswer('`members` is not a list of limits');
   }
   const isShadow = shadow === true || enforce !== '100%';
   return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), shadow: isShadow };
@@ -108,6 +116,7 @@ function limitNumbers(json: unknown): LimitNumbers {
     maxWaitMs: ms('max_wait_us'),
     ttlMs: ms('ttl_us'),
     cost,
+    targets: Array.isArray(fields.targets) ? fields.targets.map(String) : [],
   };
 }
 
@@ -146,7 +155,8 @@ function parsed({ status, body }: Reply): unknown {
 function problem({ status, headers }: Reply, fields: Fields, code: string): TidegateError {
   const { detail, title, field } = fields;
   const seconds = Number(headers['retry-after']);
-  return new TidegateError(code, String(detail ?? title ?? `status ${status}`), {
+  const told = String(detail ?? title ?? `status ${status}`);
+  return new TidegateError(code, METHODS.reduce((text, [route, method]) => text.replace(route, method), told), {
     status,
     field: typeof field === 'string' ? field : undefined,
     retryAfterMs: seconds > 0 ? seconds * 1000 : undefined,
@@ -183,7 +193,7 @@ function string(fields: Fields, name: string): string {
 
 function number(fields: Fields, name: string): number {
   const value = fields[name];
-  if (typeof value !== 'number' || value < 0) {
+  if (typeof value !== 'number' || !(value >= 0 && value < Infinity)) {
     throw badAnswer(`\`${name}\` is not a number`);
   }
   return value;

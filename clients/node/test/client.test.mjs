@@ -120,3 +120,10 @@ for (const on of ['127.0.0.1:0', '[::1]:0', 'unix']) {
     }
   });
 }
+
+test('a socket may have the `unix:` of the server\'s file in front', async (t) => {
+  const { server } = await serve(t.after.bind(t), Tidegate, {}, 'unix');
+  const client = new Tidegate({ socketPath: `unix:${server.options.socketPath}`, timeoutMs: 60_000, onError: 'throw' });
+  t.after(() => client.close());
+  assert.equal((await client.check('three', 'ann')).source, 'store');
+});

@@ -240,7 +240,7 @@ test('whatever else the server rejects is one line, too', async () => {
   }, { loggerInstance: listLog(lines) });
   assert.deepEqual(await statuses(3, url), [500, 500, 500]);
   assert.equal(lines.length, 1);
-  assert.match(lines[0], /^error tidegate: policy `signup`: .*email_domain.* Its requests are answered with status 500/);
+  assert.match(lines[0], /^error tidegate: policy `signup` counts by .*email_domain.* Its requests are answered with status 500/);
 });
 
 test('invalid options fail at startup', async () => {

@@ -189,9 +189,9 @@ for (const on of ['127.0.0.1:0', 'unix']) {
       await twenty();
       pid = restarted(pid);
       const after = await twenty();
-      assert.deepEqual(after.map(({ remaining }) => remaining).sort((a, b) => b - a),
-        Array.from({ length: 20 }, (_, index) => 99 - index));
-      await client.check('hundred', 'k');
+      assert.ok(after.every(({ allowed, source }) => allowed && source === 'store'));
+      // Each was charged once. Their own numbers may repeat: the server takes the time of a check before its turn.
+      assert.equal((await client.check('hundred', 'k')).remaining, 79);
       pid = restarted(pid);
       await assert.rejects(client.refund('hundred', 'k'), { code: 'unreachable' });
       assert.equal((await client.check('hundred', 'k')).remaining, 99);

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { Tidegate } from 'tidegate';
 import { rateLimit } from 'tidegate/fastify';
 import { fastifyApp, listLog } from './support/apps.mjs';
+import { faultyServer, http } from './support/fault.mjs';
 import { startServer, until } from './support/server.mjs';
 import { deadUrl, get } from './support/web.mjs';
 
@@ -37,18 +38,24 @@ policies:
   everyone: { limit: 3/day, enforce: 100% }
   report: { algorithm: concurrency, limit: 8 }
   export: { algorithm: leaky-bucket, limit: 8/day, max_wait: 5h }
+  orders:
+    all:
+      - { name: rate, key: global, limit: 5/day }
+      - { name: day, key: global, algorithm: sliding-log, limit: 6/day }
+      - { name: in-flight, key: global, algorithm: concurrency, limit: 3, ttl: 1h }
 `;
 const times = (count, ask) => Array.from({ length: count }, ask);
 
-/** A client that has learnt the numbers of a server, which is then killed. */
-async function orphan(t, options = {}) {
+/** A client that has learnt the numbers of a server, which is then killed. `before` is what it has asked before. */
+async function orphan(t, options = {}, before = () => {}) {
   const troubles = [];
   const server = await startServer({ config: CONFIG });
   const client = new Tidegate({ url: server.url, onError: 'local', onTrouble: (it) => troubles.push(it), ...options });
   t.after(() => client.close());
   await client.policyNames();
+  const answers = await before(client);
   await server.stop();
-  return { client, server, troubles };
+  return { client, server, troubles, answers };
 }
 
 for (const processes of [1, 4]) {
@@ -132,6 +139,61 @@ test('every call that asks for permission is counted', async (t) => {
   assert.equal((await client.withPermit('report', 'ann', () => 'done')).value, 'done');
 });
 
+test('a released permit gives its place back, and nothing of a rate beside it', async (t) => {
+  const { client } = await orphan(t);
+  const admitted = [];
+  for (let round = 0; round < 20; round += 1) {
+    const { allowed, permit } = await client.acquire('orders', `k${round}`);
+    if (allowed) {
+      admitted.push(permit);
+      assert.equal(await client.release('orders', `k${round}`, permit), true);
+    }
+  }
+  assert.equal(admitted.length, 5);
+  const { binding } = await client.acquire('orders', 'k');
+  assert.equal(binding, 'rate');
+});
+
+test('a check of a policy with places takes none', async (t) => {
+  const { client } = await orphan(t);
+  const checks = await Promise.all(times(20, () => client.check('report', 'ann')));
+  assert.ok(checks.every(({ allowed }) => allowed));
+  const permits = await Promise.all(times(9, () => client.acquire('report', 'ann')));
+  assert.equal(permits.filter(({ permit }) => permit !== null).length, 8);
+});
+
+test('never more at work than places, while a server is killed and started again', async (t) => {
+  const acquired = (it) => Promise.all(times(8, () => it.acquire('report', 'ann')));
+  const { client, server, answers: held } = await orphan(t, {}, acquired);
+  assert.ok(held.every(({ permit }) => /^p/.test(permit)));
+  const free = async (index) => {
+    const [{ permit }] = held.splice(index, 1);
+    await client.release('report', 'ann', permit).catch(() => {});
+  };
+  const fill = async () => {
+    const more = await Promise.all(times(9, () => client.acquire('report', 'ann')));
+    held.push(...more.filter(({ allowed }) => allowed));
+    return held.length;
+  };
+  assert.equal(await fill(), 8, 'the permits of the server count');
+  await free(0);
+  await free(0);
+  assert.equal(await fill(), 8);
+  assert.equal(held.filter(({ source }) => source === 'local').length, 2);
+  const back = await startServer({ config: CONFIG, on: server.listen });
+  t.after(() => back.stop());
+  await until('the server to decide', async () => (await client.check('gcra', 'zoe')).source === 'store');
+  const refused = await client.acquire('report', 'ann');
+  assert.deepEqual([refused.allowed, refused.permit, refused.source], [false, null, 'local']);
+  assert.equal(await fill(), 8, 'the server has forgotten them, this process has not');
+  assert.equal((await client.acquire('report', 'ben')).source, 'store');
+  for (let drained = 0; drained < 8; drained += 1) {
+    await free(0);
+    assert.equal(await fill(), 8);
+  }
+  assert.ok(held.every(({ source }) => source === 'store'));
+});
+
 test('a server that was never reached: allowed, with a warning', async (t) => {
   const warn = t.mock.method(process, 'emitWarning', () => {});
   const client = new Tidegate({ url: await deadUrl(), onError: 'local' });
@@ -139,6 +201,23 @@ test('a server that was never reached: allowed, with a warning', async (t) => {
   assert.ok(decisions.every(({ allowed, source }) => allowed && source === 'fallback'));
   assert.equal(warn.mock.callCount(), 1);
   assert.match(warn.mock.calls[0].arguments[0], /checks are allowed, because the limits were not learnt before/);
+});
+
+test('numbers that cannot be read replace none that could, also after a reload that drops the policy', async (t) => {
+  const numbers = '{"orders":{"algorithm":"sliding-log","limit":5,"period_us":86400000000}}';
+  const replies = [numbers, '{"orders":null}', '{"orders":{"algorithm":"gcra","limit":"x"}}', '{"orders":{"members":[]}}',
+    '{}', '"orders"', 'garbage'];
+  const fault = await faultyServer((stop) => t.after(stop), (socket, request) => {
+    const reply = request.startsWith('GET /v1/policies') ? replies.shift() : undefined;
+    reply === undefined ? socket.destroy() : socket.write(http(reply));
+  });
+  const client = new Tidegate({ url: fault.url, onError: 'local', onTrouble: () => {} });
+  t.after(() => client.close());
+  while (replies.length > 0) {
+    await client.policyNames().catch(({ code }) => assert.equal(code, 'bad-answer'));
+  }
+  const decisions = await Promise.all(times(12, () => client.check('orders', 'ann')));
+  assert.equal(decisions.filter(({ allowed }) => allowed).length, 5);
 });
 
 test('the numbers are learnt by the first checks, and a policy that is not among them is allowed', async (t) => {

@@ -184,3 +184,25 @@ test('an atomic batch that is refused charges nothing', () => {
     assert.deepEqual(ask(['a', 'a', 'a'], false), [true, true, false]);
   }
 });
+
+test('beside permits that the server may have forgotten, no more than the share is granted', () => {
+  let now = 0;
+  const limiter = new LocalLimiter(4, () => now);
+  const places = numbers('concurrency', 8, { name: 'places', ttlMs: PERIOD_MS, cost: 2 });
+  const policy = { mode: 'all', shadow: false, members: [numbers('gcra', 2, { name: 'rate' }), places] };
+  const check = (key, shadow = false) => ({ policy: 'p', key, numbers: { ...policy, shadow } });
+  const grant = (permit, key) => {
+    limiter.ledger.add(permit, check(key), policy);
+    return limiter.fits(check(key));
+  };
+  assert.deepEqual(['p1', 'p2', 'p3'].map((permit) => grant(permit, 'ann')), [true, true, true], 'the server decides');
+  limiter.ledger.doubtAll();
+  assert.deepEqual([grant('p4', 'ann'), grant('p5', 'ben')], [false, true]);
+  assert.equal(limiter.fits(check('ann', true)), true, 'a shadow refuses nothing');
+  ['p1', 'p2', 'p3'].forEach((permit) => limiter.ledger.confirm(permit));
+  assert.equal(limiter.fits(check('ann')), true, 'renewed by the server: it knows them');
+  limiter.ledger.doubtAll();
+  now = PERIOD_MS;
+  assert.equal(grant('p6', 'ann'), true, 'expired ones are gone');
+  assert.equal(limiter.acquire(check('ann')).permit, null, 'but it takes the share');
+});

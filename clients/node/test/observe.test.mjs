@@ -7,7 +7,7 @@ import { rateLimit as expressLimit } from 'tidegate/express';
 import { rateLimit } from 'tidegate/fastify';
 import { Observer, SAMPLE_MAX } from '../dist/esm/observer.js';
 import { expressApp, fastifyApp, listLog } from './support/apps.mjs';
-import { faultyServer, http } from './support/fault.mjs';
+import { DECISION, faultyServer, http } from './support/fault.mjs';
 import { startServer, until } from './support/server.mjs';
 import { deadUrl, get } from './support/web.mjs';
 
@@ -110,6 +110,21 @@ for (const [framework, start] of Object.entries(APPS)) {
     assert.deepEqual([count, errors], [4, 1]);
   });
 
+  test(`${framework}: a request that \`skip\` exempts is not reported`, async (t) => {
+    const { client, server } = await serving(t);
+    let status = 500;
+    const skip = (request) => request.url.includes('skip');
+    const url = await start({ client, policy: 'api', observe: 'db', skip }, async () => status);
+    for (let round = 0; round < 3; round += 1) {
+      assert.equal((await get(`${url}/?skip`)).status, 500);
+    }
+    status = 200;
+    await get(url);
+    await until('the report', async () => (await target(server)).count >= 1);
+    const { count, errors } = await target(server);
+    assert.deepEqual([count, errors], [1, 0]);
+  });
+
   test(`${framework}: a client that leaves counts with the time it has waited`, async (t) => {
     const { client, server } = await serving(t);
     const [leave, times] = [new AbortController(), []];
@@ -154,17 +169,21 @@ test('an even sample of bounded size is sent, one call at a time', async () => {
 test('requests do not wait for a server that takes no reports, and one line says that it does not', async () => {
   const lines = [];
   const problem = JSON.stringify({ type: 'urn:tidegate:not-found', title: 'Not found', status: 404, detail: 'no route' });
-  const fault = await faultyServer(after, (socket, request) =>
-    request.includes('/v1/observe') && socket.write(http(problem, '404 Not Found')));
+  let reports = 0;
+  const fault = await faultyServer(after, (socket, request) => {
+    const isReport = request.includes('/v1/observe');
+    reports += Number(isReport);
+    request.startsWith('POST') && socket.write(isReport ? http(problem, '404 Not Found') : http(DECISION));
+  });
   const url = await fastifyApp(async (it) => {
-    it.register(rateLimit, { client: { url: fault.url }, policy: 'api', skip: () => true, observe: 'db' });
+    it.register(rateLimit, { client: { url: fault.url }, policy: 'api', observe: 'db' });
     it.get('/', async () => 'hello');
   }, { loggerInstance: listLog(lines) });
   const told = () => lines.filter((line) => line.includes('`observe`'));
   await until('the line', async () => (await get(url)).status === 200 && told().length > 0);
   assert.match(told()[0], /^warn tidegate: the server rejects the option `observe`: not-found: no route/);
-  const seen = fault.seen.requests;
-  await until('further reports', async () => (await get(url)) && fault.seen.requests > seen + 2);
+  const seen = reports;
+  await until('further reports', async () => (await get(url)) && reports > seen + 2);
   assert.equal(told().length, 1);
 });
 
@@ -181,5 +200,42 @@ test('an app whose server is away answers as before', async () => {
 test('a target is a name', () => {
   for (const observe of ['', 'x'.repeat(101), 'a\nb', 7, true]) {
     assert.throws(() => expressLimit({ policy: 'api', observe }), /`options.observe`: expected the name of a target/);
+  }
+});
+
+test('a target that no limit follows is reported at the start, once, with the nearest', async (t) => {
+  const { server } = await serving(t);
+  const told = async (limits, warnings) => {
+    const lines = [];
+    const started = new Tidegate({ ...server.options, timeoutMs: 60_000 });
+    t.after(() => started.close());
+    limits.forEach((limit) => expressLimit({ client: started, logger: listLog(lines), policy: 'api', ...limit }));
+    await until('the warnings', () => lines.length >= warnings);
+    await started.policyNames();
+    return lines;
+  };
+  const said = "warn tidegate: no limit follows `observe: 'dbb'`: the nearest name is `db`. Its reports change nothing";
+  assert.deepEqual(await told([{ observe: 'dbb' }, { observe: 'dbb' }, { observe: 'db' }, {}], 1), [said]);
+
+  const lines = [];
+  await fastifyApp(async (it) => {
+    it.register(rateLimit, { client: { ...server.options }, policy: 'api', observe: 'db' });
+    it.get('/', { config: { rateLimit: { observe: 'dbb' } } }, async () => 'hello');
+  }, { loggerInstance: listLog(lines) });
+  await until('the warning', () => lines.length > 0);
+  assert.deepEqual(lines, [said]);
+});
+
+test('a target is not reported if a limit follows all, or the server does not tell targets', async (t) => {
+  for (const [targets, count] of [['["all"]', 0], ['[]', 0], ['["db"]', 1]]) {
+    const lines = [];
+    const limit = `{"algorithm":"gcra","limit":5,"period_us":1000000,"targets":${targets}}`;
+    const fault = await faultyServer((stop) => t.after(stop), (socket) => socket.write(http(`{"api":${limit}}`)));
+    const started = new Tidegate({ url: fault.url, timeoutMs: 60_000 });
+    t.after(() => started.close());
+    expressLimit({ client: started, logger: listLog(lines), policy: 'api', observe: 'dbb' });
+    expressLimit({ client: started, logger: listLog(lines), policy: 'apii' });
+    await until('the misspelt policy to be reported', () => lines.some((line) => line.includes('`apii`')));
+    assert.equal(lines.length, 1 + count, targets);
   }
 });

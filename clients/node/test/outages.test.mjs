@@ -124,3 +124,43 @@ for (const { name, options } of MODES) {
     assert.ok(admitted <= most, `${admitted} of at most ${most}`);
   });
 }
+
+test('under load, a server is killed and started again: an app is never at work on more than its places', async (t) => {
+  const config = 'policies: { work: { key: global, algorithm: concurrency, limit: 8, ttl: 5s } }';
+  const first = await startServer({ config });
+  const client = new Tidegate({ url: first.url, onError: 'local', onTrouble: () => {} });
+  const [phases, seen] = [['before', 'away', 'back'], { atWork: 0, most: {} }];
+  let phase = 'before';
+  const url = await fastifyApp(async (it) => {
+    it.register(rateLimit, { client, policy: 'work', permit: true });
+    it.get('/', async () => {
+      seen.atWork += 1;
+      seen.most[phase] = Math.max(seen.most[phase] ?? 0, seen.atWork);
+      await new Promise((done) => setTimeout(done, 500));
+      seen.atWork -= 1;
+      return 'done';
+    });
+  });
+  await client.policyNames();
+  let isOn = true;
+  const load = Promise.all(Array.from({ length: 40 }, async () => {
+    while (isOn) {
+      await get(url);
+      await new Promise((done) => setTimeout(done, 20));
+    }
+  }));
+  t.after(() => client.close());
+  await until('all places to be taken', () => seen.most.before >= 8);
+  phase = 'away';
+  await first.stop();
+  await until('all places to be taken by this process', () => seen.most.away >= 8 && seen.atWork < 8);
+  await until('all places to be taken again', () => seen.atWork >= 8);
+  const second = await until('the address', () => startServer({ config, on: first.listen }).catch(() => undefined));
+  t.after(() => second.stop());
+  phase = 'back';
+  const begin = performance.now();
+  await until('two rounds of work', () => performance.now() - begin > 1200);
+  isOn = false;
+  await load;
+  assert.deepEqual(phases.map((one) => seen.most[one]), [8, 8, 8]);
+});

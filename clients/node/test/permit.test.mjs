@@ -14,6 +14,7 @@ import { deadUrl, get, isRefusal } from './support/web.mjs';
 const CONFIG = `
 policies:
   plain: { limit: 3/day }
+  leak: { algorithm: leaky-bucket, limit: 3/day, max_wait: 5s }
   two: { algorithm: concurrency, limit: 2, ttl: 3s }
   orders:
     all:
@@ -125,8 +126,9 @@ test('without a server, requests are admitted, and hold nothing', async (t) => {
 
 test('the log says what to write if the policy is of the other kind', async () => {
   for (const [policy, permit, said] of [
-    ['two', false, /limits concurrency, so permits have to be released: write `permit: true`\. Its requests/],
-    ['plain', true, /does not limit concurrency and has no permits: leave `permit` out\. Its requests/],
+    ['two', false, /: policy `two` limits concurrency, so permits have to be released: write `permit: true`\. Its requests/],
+    ['plain', true, /: policy `plain` does not limit concurrency and has no permits: leave `permit` out\. Its requests/],
+    ['leak', false, /: policy `leak` is a leaky bucket, which .*: use `client\.schedule\(…\)`\. Its requests/],
   ]) {
     const lines = [];
     const url = await fastifyApp(async (it) => {
@@ -134,7 +136,18 @@ test('the log says what to write if the policy is of the other kind', async () =
       it.get('/', async () => 'hello');
     }, { loggerInstance: listLog(lines) });
     assert.equal((await get(url)).status, 500);
-    assert.match(lines.join('\n'), said);
+    assert.match(lines[0], said);
+    assert.match(lines[0], /^error tidegate: policy/);
+  }
+});
+
+test('an error names the method of this client that the policy is for', async () => {
+  for (const [call, said] of [
+    [() => client.check('two', 'k'), 'use `client.withPermit(…)`'],
+    [() => client.acquire('plain', 'k'), 'use `client.check(…)`'],
+    [() => client.check('leak', 'k'), 'use `client.schedule(…)`'],
+  ]) {
+    await assert.rejects(call, ({ detail }) => detail.endsWith(said));
   }
 });
 

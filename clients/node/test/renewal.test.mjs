@@ -6,7 +6,8 @@ import { keepRenewing } from '../dist/esm/renewal.js';
 import { DECISION, faultyServer, http } from './support/fault.mjs';
 import { startServer, until } from './support/server.mjs';
 
-const GRANTED = JSON.stringify({ ...JSON.parse(DECISION), permit: 'p2..1', reset_after_ms: 60 });
+// The numbers are those of a rate, which binds.
+const GRANTED = JSON.stringify({ ...JSON.parse(DECISION), permit: 'p2..1', ttl_ms: 60, reset_after_ms: 86_400_000 });
 const pathOf = (request) => /^POST (\S+)/.exec(request)[1];
 
 test('a permit outlives its ttl while its work goes on, and is free afterwards', async (t) => {
@@ -30,6 +31,26 @@ test('a permit outlives its ttl while its work goes on, and is free afterwards',
   const { permit } = await client.acquire('report', 'ann');
   assert.equal(await client.release('report', 'ann', permit), true);
   assert.deepEqual(await client.renew('report', 'ann', permit), { renewed: false, ttlMs: 0 });
+});
+
+test('where a rate binds, a permit is renewed by its own ttl', async (t) => {
+  const jobs = '{ name: jobs, algorithm: concurrency, limit: 5, ttl: 2s }';
+  const day = '{ name: day, algorithm: fixed-window, limit: 4/day }';
+  const server = await startServer({ config: `policies: { job: { all: [${jobs}, ${day}] } }` });
+  const client = new Tidegate({ url: server.url, timeoutMs: 60_000, onError: 'throw' });
+  t.after(async () => {
+    await client.close();
+    await server.stop();
+  });
+  const renewals = [];
+  t.mock.method(client, 'renew', async (...args) => {
+    renewals.push(await Tidegate.prototype.renew.apply(client, args));
+    return renewals.at(-1);
+  });
+  // The pauses before four renewals are longer than the ttl.
+  const { decision } = await client.withPermit('job', 'ann', () => until('four renewals', () => renewals.length >= 4));
+  assert.deepEqual([decision.binding, decision.ttlMs], ['day', 2000]);
+  assert.deepEqual(renewals.slice(0, 4), Array(4).fill({ renewed: true, ttlMs: 2000 }));
 });
 
 test('a server that cannot renew is asked once, with one warning, and the work is done all the same', async (t) => {
@@ -89,6 +110,11 @@ test('it is renewed at a third of its time, more often after a failure, and not 
   stop();
   await pass(1000);
   assert.deepEqual(asked, []);
+  // A server that does not tell how long a permit is held is asked soon.
+  answer = async () => ({ renewed: false, ttlMs: 0 });
+  keepRenewing(undefined, renewing);
+  await pass(1000);
+  assert.deepEqual([asked.splice(0).length, events.splice(0)], [1, ['lost']]);
   for (const [end, said] of [[async () => ({ renewed: false, ttlMs: 0 }), ['lost']], [async () => { throw new Error('final'); }, []]]) {
     answer = end;
     keepRenewing(300, renewing);
@@ -109,7 +135,7 @@ test('a permit of this process is renewed, too', async (t) => {
     assert.equal((await client.acquire('report', 'ann')).allowed, false);
     return performance.now() - begin > 4000;
   }));
-  assert.deepEqual([value, decision.source], [true, 'local']);
+  assert.deepEqual([value, decision.source, decision.ttlMs], [true, 'local', 3000]);
   const { permit } = await client.acquire('report', 'ann');
   assert.deepEqual(await client.renew('report', 'ann', permit), { renewed: true, ttlMs: 3000 });
   assert.deepEqual(await client.renew('report', 'ann', 'local.4711'), { renewed: false, ttlMs: 0 });

@@ -124,7 +124,7 @@ test('a route that asks for a limit and has no policy fails the start, and the e
   await app.close();
 });
 
-test('options of other limiters get an error that says what to write', async () => {
+test('options of other limiters, and of the client, get an error that says what to write', async () => {
   const there = (rate) => new RegExp(`fixed-window, limit: ${rate} .*\`policy: 'NAME'\` here`);
   const rows = [
     [{ max: 100, timeWindow: '1 minute' }, there('100/min')],
@@ -140,6 +140,8 @@ test('options of other limiters get an error that says what to write', async () 
     [{ errorResponseBuilder: () => ({}) }, /write `onDenied:/],
     [{ skipOnError: true }, /write `onError: 'allow'`/],
     [{ redis: {} }, /in the server's file/],
+    [{ processes: 4 }, /has no `processes`: it belongs in `client: \{ processes: … \}`/],
+    [{ socketPath: '/x' }, /has no `socketPath`: it belongs in `client: \{ socketPath: … \}`/],
   ];
   for (const [options, said] of rows) {
     assert.throws(() => expressLimit({ client, policy: 'three', ...options }), said);

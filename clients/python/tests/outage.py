@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 from support import DEADLINE, Server
 
-from tidegate import Decision, OnError, SyncTidegate, Tidegate
+from tidegate import Decision, OnError, SyncTidegate, Tidegate, TidegateError
 
 RATE, OFFERED = 50, 200
 CONFIG = f"drain: 0s\npolicies:\n  api: {{ limit: {RATE}/s }}\n"
@@ -38,7 +38,16 @@ class Asked:
 
     at: float
     took: float
-    decision: Decision
+    allowed: bool
+    source: str
+
+    @classmethod
+    def answered(cls, at: float, decision: Decision) -> Asked:
+        return cls(at, time.monotonic() - at, decision.allowed, decision.source)
+
+    @classmethod
+    def raised(cls, at: float) -> Asked:
+        return cls(at, time.monotonic() - at, False, "raised")
 
 
 @dataclass(slots=True)
@@ -63,7 +72,7 @@ class Outage:
     @property
     def comeback(self) -> float:
         """Seconds from the server's first word until it decides again."""
-        decided = (one.at for one in self.asked if one.at >= self.back and one.decision.source == "store")
+        decided = (one.at for one in self.asked if one.at >= self.back and one.source == "store")
         return next(decided, float("nan")) - self.back
 
 
@@ -109,8 +118,11 @@ def turns(ended: threading.Event) -> Iterator[float]:
 
 async def ask_async(plan: Plan, on_error: OnError) -> None:
     async def ask(client: Tidegate, at: float) -> None:
-        decision = await client.check("api", "k")
-        plan.outage.asked.append(Asked(at, time.monotonic() - at, decision))
+        try:
+            asked = Asked.answered(at, await client.check("api", "k"))
+        except TidegateError:
+            asked = Asked.raised(at)
+        plan.outage.asked.append(asked)
 
     async with Tidegate(socket=plan.socket, timeout=TIMEOUT, on_error=on_error) as client:
         plan.is_ready = lambda: on_error != "local" or client._policies.known is not None
@@ -125,8 +137,11 @@ async def ask_async(plan: Plan, on_error: OnError) -> None:
 def ask_sync(plan: Plan, on_error: OnError) -> None:
     def ask() -> None:
         at = time.monotonic()
-        decision = client.check("api", "k")
-        plan.outage.asked.append(Asked(at, time.monotonic() - at, decision))
+        try:
+            asked = Asked.answered(at, client.check("api", "k"))
+        except TidegateError:
+            asked = Asked.raised(at)
+        plan.outage.asked.append(asked)
 
     with (
         SyncTidegate(socket=plan.socket, timeout=TIMEOUT, on_error=on_error) as client,
@@ -160,7 +175,7 @@ def measure(client: str, on_error: OnError, up: float = 3.0, away: float = 4.0) 
 
 
 def admitted(asked: list[Asked]) -> int:
-    return sum(one.decision.allowed for one in asked)
+    return sum(one.allowed for one in asked)
 
 
 def row(client: str, on_error: OnError, outage: Outage) -> str:
@@ -181,7 +196,7 @@ def table() -> Iterator[str]:
     )
     yield "|---" * 8 + "|"
     for on_error in get_args(OnError):
-        for client in CLIENTS if on_error != "raise" else ():
+        for client in CLIENTS:
             yield row(client, on_error, measure(client, on_error))
 
 

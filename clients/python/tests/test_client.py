@@ -193,7 +193,7 @@ Ask = Callable[[Tidegate], Awaitable[object]]
     ("ask", "status", "field", "detail"),
     [
         (lambda c: c.check("signup", "k"), 400, "keys.ip", "policy `signup` counts by `ip`"),
-        (lambda c: c.check("queue", "k"), 400, "policy", "reserve"),
+        (lambda c: c.check("queue", "k"), 400, "policy", "schedule"),
         (lambda c: c.reserve("ten", "k"), 400, "policy", "check"),
         (lambda c: c.acquire("ten", "k"), 400, "policy", "does not limit concurrency"),
         (lambda c: c.release("work", "k", permit="nonsense"), 400, "permit", "`permit` is not a permit"),

@@ -59,9 +59,10 @@ def test_invalid_checks_raise_before_they_are_sent(check: dict[str, Any], says: 
         ({"timeout": "1"}, "timeout: expected a number"),
         ({"on_error": "alow"}, "on_error: expected allow, deny, raise or local, got 'alow'"),
         ({"token": "a\r\nb"}, "token: expected printable ASCII"),
-        ({"max_connections": 0}, "max_connections: expected at least 1"),
+        ({"max_connections": 0}, "max_connections: expected a whole number from 1 to 10000, got 0"),
         ({"max_connections": 1.5}, "max_connections: expected a whole number"),
-        ({"on_error": "local", "processes": 0}, "processes: expected at least 1"),
+        ({"on_error": "local", "processes": 0}, "processes: expected a whole number from 1 to 100000, got 0"),
+        ({"processes": "4"}, "processes: expected a whole number from 1 to 100000, got '4'"),
     ],
 )
 def test_invalid_options_raise_at_once(options: dict[str, Any], says: str) -> None:

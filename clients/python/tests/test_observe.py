@@ -23,6 +23,7 @@ from tidegate.django import RateLimitMiddleware as DjangoMiddleware
 from tidegate.django import client as django_client
 from tidegate.flask import RateLimit
 from tidegate.observations import SAMPLE_MAX, SINGLES_MAX, Observations
+from tidegate.policies import ServerPolicies
 
 ADAPTIVE = """
 drain: 0s
@@ -238,3 +239,42 @@ async def test_a_server_that_is_away_disturbs_no_response(
 
             await until("the reports to be dropped", has_reported)
     assert [one.split(":")[0] for one in caplog.messages] == ["answered without the server (allow)"]
+
+
+SAID = "no limit follows `observe='dbb'`: the nearest name is `db`. Its reports change nothing"
+
+
+@pytest.mark.anyio
+async def test_a_target_that_no_limit_follows_is_logged_once_with_the_nearest(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_server(config=ADAPTIVE)
+
+    async def is_told() -> bool:
+        return bool(caplog.messages)
+
+    async with observed(server, App(), on="dbb") as http, observed(server, App(), on="db") as other:
+        for _ in range(3):
+            await http.get("/")
+            await other.get("/")
+        await until("the warning", is_told)
+    assert caplog.messages == [SAID]
+    caplog.clear()
+    with SyncTidegate(server.address, timeout=DEADLINE) as client:
+        client.observe_later("dbb", 1.0)
+        client.observe_later("db", 1.0)
+        await until("the warning", is_told)
+    assert caplog.messages == [SAID]
+
+
+@pytest.mark.parametrize(("targets", "told"), [(["db"], [SAID]), (["all"], []), (None, []), ("db", [])])
+def test_a_target_is_not_logged_if_a_limit_follows_all_or_the_server_tells_none(
+    caplog: pytest.LogCaptureFixture, targets: object, told: list[str]
+) -> None:
+    policies = ServerPolicies()
+    policies.expect_target("dbb")
+    limit = {"algorithm": "gcra", "limit": 5, "period_us": 1_000_000, "targets": targets}
+    for _ in range(2):
+        policies.loaded({"api": {"mode": "all", "members": [limit]}})
+        policies.expect_target("dbb")
+    assert caplog.messages == told

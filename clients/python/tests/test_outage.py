@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
+import logging
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import StartServer
@@ -12,29 +18,39 @@ from flask import Flask
 from outage import CLIENTS, RATE, admitted, measure
 from support import CONFIG, DEADLINE
 
-from tidegate import Check, OnError, SyncTidegate, Tidegate, TidegateError
+from tidegate import Check, Decision, OnError, SyncTidegate, Tidegate, TidegateError
+from tidegate.fallback import Fallback
 from tidegate.flask import RateLimit
+from tidegate.local import LocalLimits
+from tidegate.policies import ServerPolicies
+
+
+def wait(probe: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not probe():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("on_error", ["allow", "deny", "local"])
+@pytest.mark.parametrize("on_error", ["allow", "deny", "raise", "local"])
 def test_an_outage_under_load_admits_what_on_error_says(client: str, on_error: OnError) -> None:
     outage = measure(client, on_error, up=1.0, away=2.0)
     away = [
         one
         for one in outage.between(outage.killed, outage.back)
         # A call that was answered in the moment of the kill is the server's.
-        if one.decision.source != "store" and one.at + one.took < outage.back
+        if one.source != "store" and one.at + one.took < outage.back
     ]
     assert away, "nothing was asked while the server was away"
-    sources = {one.decision.source for one in away}
+    sources = {one.source for one in away}
     if on_error == "local":
         assert sources == {"local"}
         # A fresh burst, and the rate.
         assert admitted(away) <= RATE + RATE * (outage.back - outage.killed) + 1
         assert admitted(away) > 0
     else:
-        assert sources == {"fallback"}
+        assert sources == {"raised" if on_error == "raise" else "fallback"}
         assert admitted(away) == (len(away) if on_error == "allow" else 0)
     assert outage.comeback >= 0, "the server never decided again"
 
@@ -130,6 +146,104 @@ def test_a_check_can_ask_for_local_counting(start_server: StartServer) -> None:
         assert client.check("few", "k").source == "fallback"
         with client.permit("work", "k") as held:
             assert not held.allowed
+
+
+def test_a_policy_that_a_reload_drops_is_counted_with_its_last_numbers(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = "drain: 0s\npolicies:\n  api: { algorithm: sliding-log, limit: 5/day }\n"
+    server = start_server(config=config)
+    with SyncTidegate(server.address, timeout=DEADLINE, on_error="local") as client:
+        client.check("api", "other")
+        wait(lambda: client._policies.known is not None)
+        server.reload(config.replace("api:", "apis:"))
+        wait(lambda: client.policy_names() == ["apis"])
+        decisions = [client.check("api", "k") for _ in range(12)]
+        # The server is asked for its policies now, and has no `api` any more.
+        wait(lambda: any("no policy is called `api`" in one for one in caplog.messages))
+        decisions += [client.check("api", "k") for _ in range(12)]
+    assert {one.source for one in decisions} == {"local"}
+    assert sum(one.allowed for one in decisions) == 5
+
+
+def test_numbers_that_cannot_be_read_replace_none_that_could() -> None:
+    policies = ServerPolicies()
+    fallback = Fallback("local", policies, LocalLimits(1))
+    good = {"algorithm": "sliding-log", "limit": 5, "period_us": 86_400_000_000}
+    wrong: list[object] = [None, "x", [], {}, {"members": []}, good | {"limit": "x"}, good | {"limit": 0}]
+    for orders in (good, *wrong):
+        policies.loaded({"orders": orders})
+    policies.loaded({})
+    away = TidegateError("no answer")
+    assert sum(fallback.decision(Check("orders", "k"), away).allowed for _ in range(12)) == 5
+
+
+async def result(value: Any) -> Any:  # noqa: ANN401
+    """What a method of either client returns."""
+    return await value if inspect.isawaitable(value) else value
+
+
+BOTH = pytest.mark.parametrize("kind", [Tidegate, SyncTidegate])
+
+
+@BOTH
+@pytest.mark.anyio
+async def test_never_more_at_work_than_places_while_a_server_is_killed_and_started_again(
+    start_server: StartServer, tmp_path: Path, kind: Callable[..., Any]
+) -> None:
+    address = f"unix:{tmp_path / 'http.sock'}"
+    config = "drain: 0s\npolicies:\n  work: { algorithm: concurrency, limit: 8, ttl: 1h }\n"
+    server = start_server(address, config)
+    client = kind(socket=address, timeout=DEADLINE, on_error="local")
+    held: list[Decision] = []
+
+    async def fill() -> int:
+        more = [await result(client.acquire("work", "k")) for _ in range(9)]
+        held.extend(one for one in more if one.allowed)
+        return len(held)
+
+    async def free() -> None:
+        await result(client.release("work", "k", held.pop(0).permit))
+
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(client) if kind is Tidegate else stack.enter_context(client)
+        assert await fill() == 8
+        while client._policies.known is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        server.kill()
+        assert await fill() == 8, "the permits of the server count"
+        await free()
+        await free()
+        assert await fill() == 8
+        assert [one.source for one in held] == ["store"] * 6 + ["local"] * 2
+        start_server(address, config)
+        refused = await result(client.acquire("work", "k"))
+        assert (refused.allowed, refused.permit, refused.source) == (False, None, "local")
+        assert await fill() == 8, "the server has forgotten them, this process has not"
+        assert (await result(client.acquire("work", "other"))).source == "store"
+        for _ in range(8):
+            await free()
+            assert await fill() == 8
+        assert {one.source for one in held} == {"store"}
+
+
+@BOTH
+@pytest.mark.anyio
+async def test_the_log_says_when_the_server_decides_again_and_an_open_circuit_why(
+    start_server: StartServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Callable[..., Any]
+) -> None:
+    caplog.set_level(logging.INFO, "tidegate")
+    address = f"unix:{tmp_path / 'http.sock'}"
+    client = kind(socket=address, timeout=DEADLINE)
+    errors = {str((await result(client.check("ten", "k"))).error) for _ in range(50)}
+    assert any("5 times in a row (no answer: " in one for one in errors), errors
+    start_server(address)
+    while (await result(client.check("ten", "k"))).source != "store":  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    again = [one for one in caplog.messages if one.startswith("the server decides again, after ")]
+    assert len(again) == 1
+    assert re.search(r"after \d+\.\d s and \d+ calls without it$", again[0])
+    await result(client.aclose() if kind is Tidegate else client.close())
 
 
 def test_a_server_that_was_never_reached_is_allow_with_a_warning(

@@ -7,25 +7,37 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from conftest import StartServer
-from support import DEADLINE
+from support import DEADLINE, Server
 
-from tidegate import Check, SyncTidegate, Tidegate, TidegateError
+from tidegate import Check, Decision, SyncTidegate, Tidegate, TidegateError
 from tidegate.local import LocalLimits
-from tidegate.renewals import HeldPermit, RenewalThread
+from tidegate.renewals import HeldPermit, Renewals, RenewalThread
 
 TTL_MS = 300
+# The numbers of a permit are those of a rate, if that binds.
+DAY_MS = 86_400_000
 Answer = tuple[int, dict[str, object]]
+JOBS = """
+drain: 0s
+policies:
+  work:
+    all:
+      - { name: jobs, algorithm: concurrency, limit: 5, ttl: 2s }
+      - { name: day, algorithm: fixed-window, limit: 4/day }
+"""
 OK: Answer = (200, {"renewed": True, "ttl_ms": TTL_MS})
 LOST: Answer = (200, {"renewed": False})
 UNKNOWN: Answer = (404, {"type": "urn:tidegate:unknown-path", "detail": "no such route"})
 AWAY: Answer = (502, {})
 GRANTED = {
-    "allowed": True, "limit": 1, "remaining": 0, "retry_after_ms": 0, "reset_after_ms": TTL_MS,
-    "policy": "work", "binding": "work", "source": "store", "permit": "p1",
+    "allowed": True, "limit": 1, "remaining": 0, "retry_after_ms": 0, "reset_after_ms": DAY_MS,
+    "policy": "work", "binding": "day", "source": "store", "permit": "p1", "ttl_ms": TTL_MS,
 }  # fmt: skip
 
 
@@ -156,6 +168,32 @@ def test_a_real_server_renews_a_held_permit(
         assert other.acquire("work", "k").allowed
 
 
+@BOTH
+def test_a_permit_is_renewed_by_its_own_ttl_where_a_rate_binds(
+    hold: Hold, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server(config=JOBS)
+    ttls: list[int | None] = []
+    renewed = Renewals.renewed
+
+    def record(self: Renewals, held: HeldPermit, ttl_ms: int | None) -> bool:
+        ttls.append(ttl_ms)
+        return renewed(self, held, ttl_ms)
+
+    monkeypatch.setattr(Renewals, "renewed", record)
+    # The pauses before four renewals are longer than the ttl.
+    hold(server.address, lambda _: wait(lambda: len(ttls) >= 4 or None in ttls))
+    assert ttls[:4] == [2000] * 4
+
+
+def test_a_permit_of_a_server_that_tells_no_ttl_is_renewed_soon() -> None:
+    untold = Decision(True, 1, 0, 0, DAY_MS, "work", "day", "store", permit="p1")
+    held = HeldPermit.from_decision(untold, "k")
+    assert held is not None
+    assert held.pause < 1
+    assert HeldPermit.from_decision(replace(untold, permit=None), "k") is None
+
+
 def test_one_thread_renews_many_permits_and_ends_without_any() -> None:
     renewed: dict[str, int] = {}
 
@@ -183,13 +221,56 @@ def test_one_thread_renews_many_permits_and_ends_without_any() -> None:
 def test_permits_of_this_process_are_renewed_too() -> None:
     now = 10**15
     limits = LocalLimits(1, lambda: now)
-    policy = {"algorithm": "concurrency", "limit": 1, "ttl_us": 1_000_000}
+    jobs = {"name": "jobs", "algorithm": "concurrency", "limit": 1, "ttl_us": 1_000_000}
+    day = {"name": "day", "algorithm": "fixed-window", "limit": 1, "period_us": DAY_MS * 1000}
     check, error = Check("work", "k"), TidegateError("no answer")
-    permit = limits.acquire(policy, check, error).permit
+    acquired = limits.acquire({"members": [day, jobs]}, check, error)
+    permit = acquired.permit
     assert permit is not None
+    assert (acquired.binding, acquired.ttl_ms) == ("day", 1000)
+    policy = {"members": [jobs]}
     now += 900_000_000
-    assert limits.renew(policy, check, permit) == 1000
+    assert limits.renew(permit) == 1000
     now += 900_000_000
     assert not limits.acquire(policy, check, error).allowed
     now += 200_000_000
-    assert limits.renew(policy, check, permit) is None
+    assert limits.renew(permit) is None
+
+
+def renew_async(url: str, policy: str, permit: str) -> int | None:
+    async def main() -> int | None:
+        async with Tidegate(url, timeout=DEADLINE) as client:
+            return await client.renew(policy, "k", permit)
+
+    return asyncio.run(main())
+
+
+def renew_sync(url: str, policy: str, permit: str) -> int | None:
+    with SyncTidegate(url, timeout=DEADLINE) as client:
+        return client.renew(policy, "k", permit)
+
+
+@pytest.mark.parametrize("renew", [renew_async, renew_sync])
+def test_whoever_acquires_can_renew(server: Server, dead_url: str, renew: Any) -> None:  # noqa: ANN401
+    with SyncTidegate(server.address, timeout=DEADLINE) as other:
+        permit = other.acquire("work", "k").permit
+        assert permit is not None
+        assert renew(server.address, "work", permit) == 3_600_000
+        assert other.release("work", "k", permit)
+    assert renew(server.address, "work", permit) is None
+    assert renew(server.address, "work", "local.7") is None
+    with pytest.raises(TidegateError, match="no answer"):
+        renew(dead_url, "work", permit)
+    with pytest.raises(ValueError, match="permit: expected a non-empty string"):
+        renew(server.address, "work", "")
+
+
+def test_an_error_names_the_method_of_the_client_that_the_policy_is_for(server: Server) -> None:
+    with SyncTidegate(server.address, timeout=DEADLINE) as client:
+        for ask, policy, said in (
+            (client.check, "work", r"limits concurrency.*: use `client\.permit\(\.\.\.\)`"),
+            (client.acquire, "ten", r"has no permits: use `client\.check\(\.\.\.\)`"),
+            (client.check, "queue", r"leaky bucket.*: use `client\.schedule\(\.\.\.\)`"),
+        ):
+            with pytest.raises(TidegateError, match=said):
+                ask(policy, "k")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate import Check, Decision, TidegateError, local
+from tidegate import Check, Decision, TidegateError, ledger, local
 from tidegate.local import LocalLimits
 from tidegate.shares import Bucket, State, Window, shares_of
 
@@ -60,10 +60,11 @@ def test_a_share_is_the_limit_divided_by_the_processes(
 @pytest.mark.parametrize(
     "policy",
     [{}, {"algorithm": "gcra"}, GCRA | {"limit": 0}, {"members": [1]}, GCRA | {"limit": "x"}, {"members": 1}]
+    + [None, [], "x", {"members": []}, WORK | {"limit": 0}, GCRA | {"period_us": float("inf")}]
     + [GCRA | {"cost": cost} for cost in (0, -1, "x", None, [5])],
 )
-def test_a_policy_that_cannot_be_read_is_a_value_error(policy: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"policy `p`: |invalid literal|`p`: expected a cost of at least 1"):
+def test_a_policy_that_cannot_be_read_is_a_value_error(policy: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match=r"policy `p`: |invalid literal|`p`: expected a limit and a"):
         shares_of(policy, "p", 1)
 
 
@@ -187,8 +188,8 @@ def test_a_cost_of_a_limit_counts_for_permits_slots_and_atomic_batches() -> None
     held = [limits.acquire(policy, check, AWAY) for _ in range(3)]
     assert [one.allowed for one in held] == [True, True, False]
     assert held[1].permit is not None
-    assert limits.renew(policy, check, held[1].permit) == 60_000
-    assert limits.release(policy, check, held[1].permit)
+    assert limits.renew(held[1].permit) == 60_000
+    assert limits.release(held[1].permit)
     assert [limits.acquire(policy, check, AWAY).allowed for _ in range(2)] == [True, False]
 
     slots = [limits.reserve(QUEUE | {"cost": 2}, Check("q", "k"), AWAY) for _ in range(3)]
@@ -220,8 +221,8 @@ def test_permits_are_released_or_expire() -> None:
     assert [one.allowed for one in held] == [True, True, False]
     assert held[2].permit is None
     assert held[0].permit is not None
-    assert limits.release(WORK, check, held[0].permit)
-    assert not limits.release(WORK, check, held[0].permit)
+    assert limits.release(held[0].permit)
+    assert not limits.release(held[0].permit)
     assert limits.acquire(WORK, check, AWAY).allowed
     assert not limits.acquire(WORK, check, AWAY).allowed
     clock.now += 60 * SECOND
@@ -263,3 +264,36 @@ def test_threads_together_admit_exactly_the_share() -> None:
 
     with ThreadPoolExecutor(16) as threads:
         assert sum(threads.map(ask, range(16))) == 500
+
+
+def test_beside_permits_that_the_server_may_have_forgotten_no_more_than_the_share_is_granted() -> None:
+    clock = Clock()
+    limits = LocalLimits(4, clock)
+    policy = {"mode": "all", "members": [GCRA | {"name": "rate"}, WORK | {"limit": 8, "cost": 2}]}
+
+    def refused(permit: str, key: str = "ann", policy: dict[str, Any] | None = policy) -> bool:
+        return limits.granted(policy, Check("p", key), permit) is not None
+
+    assert [refused(one) for one in ("p1", "p2", "p3")] == [False] * 3, "the server decides"
+    assert not refused("p4", policy=None)
+    limits.server_is_back()
+    assert [refused("p5"), refused("p6", "ben")] == [True, False]
+    assert not refused("p7", policy=policy | {"shadow": True})
+    for permit in ("p1", "p2", "p3", "p4"):
+        limits.confirm(permit)
+    assert not refused("p8"), "renewed by the server: it knows them"
+    limits.server_is_back()
+    clock.now += 60 * SECOND
+    assert not refused("p9"), "expired ones are gone"
+    assert not limits.acquire(policy, Check("p", "ann"), AWAY).allowed, "but it takes the share"
+
+
+def test_permits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "PERMITS_MAX", 3)
+    clock = Clock()
+    limits = LocalLimits(1, clock)
+    held = [limits.acquire(WORK, Check("p", f"k{n}"), AWAY).allowed for n in range(4)]
+    assert held == [True, True, True, False]
+    assert limits.granted(WORK, Check("p", "k"), "p1") is None
+    clock.now += 60 * SECOND
+    assert limits.acquire(WORK, Check("p", "k"), AWAY).allowed

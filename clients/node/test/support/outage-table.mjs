@@ -11,6 +11,7 @@ const CONFIG = `policies: { api: { limit: ${RATE}/s, burst: ${BURST} } }`;
 export const MODES = [
   { name: '`allow`', options: { onError: 'allow' } },
   { name: '`deny`', options: { onError: 'deny' } },
+  { name: '`throw`', options: { onError: 'throw' } },
   { name: '`local`', options: { onError: 'local' } },
   { name: '`local`, `processes: 4`', options: { onError: 'local', processes: 4 } },
 ];

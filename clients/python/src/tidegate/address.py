@@ -47,7 +47,8 @@ class Address:
         if token is not None and not (token and token.isascii() and token.isprintable()):
             raise ValueError("token: expected printable ASCII characters")
         if socket is not None:
-            return cls("http://tidegate", os.fspath(socket), token, ssl)
+            # The server's file writes it with `unix:` in front.
+            return cls("http://tidegate", os.fspath(socket).removeprefix("unix:"), token, ssl)
         return cls(_base("http://127.0.0.1:8080" if url is None else url), None, token, ssl)
 
 
@@ -65,7 +66,5 @@ def check_bounds(timeout: float, max_connections: int, processes: int) -> None:
     """Raise a `ValueError` if a bound is invalid."""
     if not number("timeout", timeout, 3600) > 0:
         raise ValueError("timeout: expected more than 0 seconds")
-    if not whole("max_connections", max_connections, 10_000):
-        raise ValueError("max_connections: expected at least 1")
-    if not whole("processes", processes, 100_000):
-        raise ValueError("processes: expected at least 1")
+    whole("max_connections", max_connections, 10_000, least=1)
+    whole("processes", processes, 100_000, least=1)

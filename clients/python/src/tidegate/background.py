@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 
 from . import calls
 from .base import ClientBase
-from .checks import Check
+from .checks import Key
 from .errors import TidegateError
-from .local import PERMIT_PREFIX
+from .ledger import PERMIT_PREFIX
 from .observations import INTERVAL_SECONDS, Observation, Observations
 from .renewals import HeldPermit
 from .session import Session
@@ -33,7 +33,8 @@ class BackgroundTasks(ClientBase):
             self._drop_session()
             session = None
         if session is None:
-            session = self._current_session = Session(self._address, self._timeout, self._max_connections)
+            bounds = (self._timeout, self._max_connections)
+            session = self._current_session = Session(self._address, *bounds, self._fallback.answered)
         elif session.loop is not asyncio.get_running_loop():
             raise RuntimeError("the client is in use by another event loop: create one per loop")
         return session
@@ -67,8 +68,10 @@ class BackgroundTasks(ClientBase):
 
     def observe_later(self, target: str, latency_ms: float, *, ok: bool = True) -> None:
         """Report the latency of a service soon, with others in one call. Neither waits nor raises."""
+        self._policies.expect_target(target)
         if self._observations.add(target, latency_ms, ok) and not self._closed:
             self._spawn(self._report())
+        self._read_policies_if_due()
 
     async def _report(self) -> None:
         await asyncio.sleep(INTERVAL_SECONDS)
@@ -89,11 +92,17 @@ class BackgroundTasks(ClientBase):
         while goes_on and self._renewals.are_supported:
             await asyncio.sleep(held.pause)
             try:
-                goes_on = self._renewals.renewed(held, await self._renew_once(held))
+                ttl_ms = await self._renew_once(held.policy, held.key, held.permit)
+                goes_on = self._renewals.renewed(held, ttl_ms)
             except TidegateError as error:
                 goes_on = self._renewals.failed(held, error)
 
-    async def _renew_once(self, held: HeldPermit) -> int | None:
-        if held.permit.startswith(PERMIT_PREFIX):
-            return self._fallback.renew(Check(held.policy, held.key), held.permit)
-        return await self._session().call(calls.renew(held.policy, held.key, held.permit))
+    async def _renew_once(self, policy: str, key: Key, permit: str) -> int | None:
+        call = calls.renew(policy, key, permit)
+        ttl_ms = self._fallback.local.renew(permit)
+        if permit.startswith(PERMIT_PREFIX):
+            return ttl_ms
+        ttl_ms = await self._session().call(call)
+        if ttl_ms is not None:
+            self._fallback.local.confirm(permit)
+        return ttl_ms

@@ -86,10 +86,10 @@ def text(field: str, value: object) -> str:
     return value
 
 
-def whole(field: str, value: object, most: int) -> int:
-    """Require a whole number from 0 to `most`."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ValueError(f"{field}: expected a whole number from 0 to {most}, got {value!r}")
+def whole(field: str, value: object, most: int, least: int = 0) -> int:
+    """Require a whole number from `least` to `most`."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{field}: expected a whole number from {least} to {most}, got {value!r}")
     return value
 
 

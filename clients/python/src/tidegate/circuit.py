@@ -24,6 +24,7 @@ class Circuit:
         self._clock = clock
         self._lock = threading.Lock()
         self._failures = 0
+        self._last_failure = ""
         self._paused_until = 0.0
         self._probing = False
 
@@ -35,7 +36,7 @@ class Circuit:
     def _raise_if_open(self) -> None:
         if self._has_failed and (self._probing or self._clock() < self._paused_until):
             pause = f"no calls for up to {PAUSE_SECONDS:g} s"
-            raise TidegateError(f"no answer {FAILURES_MAX} times in a row: {pause}")
+            raise TidegateError(f"no answer {FAILURES_MAX} times in a row ({self._last_failure}): {pause}")
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -48,17 +49,18 @@ class Circuit:
             yield
         except TidegateError as error:
             if not error.is_answer:
-                self._failed(begun)
+                self._failed(begun, str(error))
             raise
         finally:
             # A cancelled probe has no outcome: the next call probes.
             if probe:
                 self._probing = False
 
-    def _failed(self, begun: float) -> None:
+    def _failed(self, begun: float, failure: str) -> None:
         now = self._clock()
         with self._lock:
             self._failures += 1
+            self._last_failure = failure
             self._paused_until = now + min(PAUSE_SECONDS, PAUSE_FACTOR * (now - begun))
 
     def answered(self) -> None:

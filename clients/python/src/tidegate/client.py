@@ -14,7 +14,7 @@ from .calls import Call
 from .checks import Check, Key
 from .errors import TidegateError
 from .fallback import OnError
-from .local import PERMIT_PREFIX
+from .ledger import PERMIT_PREFIX
 from .renewals import HeldPermit
 from .replies import Decision, Reservation
 
@@ -99,7 +99,11 @@ class Tidegate(BackgroundTasks):
 
     async def acquire(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Acquire a permit of a concurrency limit. Pass the decision's `permit` to `release`."""
-        return await self._ask(calls.decision("/v1/acquire", policy, key, cost))
+        decision = await self._ask(calls.decision("/v1/acquire", policy, key, cost))
+        refusal = self._fallback.granted(Check(policy, key, cost), decision)
+        if refusal is not None:
+            self._in_background(self._release_quietly(policy, key, decision.permit))
+        return refusal or decision
 
     async def release(self, policy: str, key: Key, permit: str) -> bool:
         """Release a permit. Return whether the server did; releasing twice is safe.
@@ -107,9 +111,24 @@ class Tidegate(BackgroundTasks):
         A permit that is not released expires by itself.
         """
         call = calls.release(policy, key, permit)
-        if permit.startswith(PERMIT_PREFIX):
-            return self._fallback.release(Check(policy, key), permit)
-        return await self._ask(call)
+        was_held = self._fallback.local.release(permit)
+        return was_held if permit.startswith(PERMIT_PREFIX) else await self._ask(call)
+
+    async def _release_quietly(self, policy: str, key: Key, permit: str | None) -> bool:
+        if permit is None:
+            return False
+        try:
+            return await self.release(policy, key, permit)
+        except TidegateError as error:
+            self._fallback.record(error, "permit not released")
+            return False
+
+    async def renew(self, policy: str, key: Key, permit: str) -> int | None:
+        """Keep a permit for as long again as it was granted for. Return that time in ms; None if it is lost.
+
+        Raises if the server does not answer, regardless of `on_error`.
+        """
+        return await self._renew_once(policy, key, permit)
 
     @asynccontextmanager
     async def permit(self, policy: str, key: Key, cost: int = 1) -> AsyncIterator[Decision]:
@@ -120,13 +139,7 @@ class Tidegate(BackgroundTasks):
         """
 
         async def release_permit(decision: Decision) -> bool:
-            if decision.permit is None:
-                return False
-            try:
-                return await self.release(policy, key, decision.permit)
-            except TidegateError as error:
-                self._fallback.record(error, "permit not released")
-                return False
+            return await self._release_quietly(policy, key, decision.permit)
 
         decision = await self._acquire_or_release(self.acquire(policy, key, cost), release_permit)
         held = HeldPermit.from_decision(decision, key)

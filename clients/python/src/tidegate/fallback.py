@@ -40,9 +40,12 @@ class Fallback:
     def __init__(self, on_error: OnError, policies: ServerPolicies, local: LocalLimits) -> None:
         self._on_error = on_error
         self._policies = policies
-        self._local = local
+        self.local = local
         self._lock = threading.Lock()
         self._warned_at: float | None = None
+        self._away_since: float | None = None
+        self._away_count = 0
+        self._has_warned = False
         self.count = 0
 
     def decision(
@@ -69,7 +72,7 @@ class Fallback:
             counted = [(policy, check) for policy, check in zip(policies, checks, strict=True) if policy]
             if len(counted) == len(checks):
                 with contextlib.suppress(ValueError):  # limits for another call
-                    decided = self._local.check_all(counted, error)
+                    decided = self.local.check_all(counted, error)
                     self.record(error, "local")
                     return decided
         return [self.decision(check, error) for check in checks]
@@ -82,18 +85,12 @@ class Fallback:
         accepted = self.allows(error)
         return Reservation(accepted, 0, 0 if accepted else RETRY_AFTER_MS, "fallback", error)
 
-    def release(self, check: Check, permit: str) -> bool:
-        """Release a permit of this process."""
-        policy = self._policies.find(check.policy)
-        with contextlib.suppress(ValueError):  # a reload has changed its kind
-            return policy is not None and self._local.release(policy, check, permit)
-        return False
-
-    def renew(self, check: Check, permit: str) -> int | None:
-        """Renew a permit of this process."""
-        policy = self._policies.find(check.policy)
-        with contextlib.suppress(ValueError):
-            return None if policy is None else self._local.renew(policy, check, permit)
+    def granted(self, check: Check, decision: Decision) -> Decision | None:
+        """Count a permit of the server, for when it is away. The refusal, if it has to be returned."""
+        if self._on_error != "local" or decision.permit is None or decision.error is not None:
+            return None
+        with contextlib.suppress(ValueError):  # limits for another call
+            return self.local.granted(self._policies.find(check.policy), check, decision.permit)
         return None
 
     def allows(self, error: TidegateError, on_error: OnError | None = None) -> bool:
@@ -119,13 +116,12 @@ class Fallback:
         """What this process counts; None if `on_error` is another, or the limits are not known."""
         if error.is_unknown_policy:
             self._policies.unknown(check.policy)
-            return None
         action = self._on_error if on_error is None else on_error
         policy = self._policies.find(check.policy)
         if error.is_mistake or action != "local" or policy is None or local is None:
             return None
         try:
-            counted = local(self._local, policy, check, error)
+            counted = local(self.local, policy, check, error)
         except ValueError:  # no limits for this call
             return None
         self.record(error, "local")
@@ -139,5 +135,25 @@ class Fallback:
             is_due = self._warned_at is None or now - self._warned_at >= WARNING_INTERVAL_SECONDS
             if is_due:
                 self._warned_at = now
+            if not error.is_answer:
+                self._away_since = self._away_since or now
+                self._away_count += 1
+                self._has_warned = self._has_warned or is_due
         if is_due:
             log.warning("answered without the server (%s): %s", action, error)
+
+    def answered(self) -> None:
+        """The server has answered. Log the end of an outage whose begin was logged."""
+        if self._away_since is not None:
+            self._end_outage()
+
+    def _end_outage(self) -> None:
+        with self._lock:
+            since, count, has_warned = self._away_since, self._away_count, self._has_warned
+            self._away_since, self._away_count, self._has_warned = None, 0, False
+        if since is None:
+            return  # another thread was first
+        self.local.server_is_back()
+        if has_warned:
+            seconds = time.monotonic() - since
+            log.info("the server decides again, after %.1f s and %d calls without it", seconds, count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 import time
@@ -13,17 +12,24 @@ from typing import Any
 
 from .checks import Check, Key
 from .errors import TidegateError
+from .ledger import PermitLedger
 from .replies import Decision, Reservation
 from .shares import AnyShare, Bucket, Outcome, Permits, Queue, State, Window, shares_of
 
 # The keys in memory, about 400 bytes each. The key that was not asked for longest is forgotten first.
 KEYS_MAX = 50_000
-PERMIT_PREFIX = "local."
+# The time of a permit if the server did not tell.
+TTL_NS = 60_000_000_000
 FOREVER_NS = 2**63
 
 # A share, and the key that it counts.
 Slot = tuple[str, AnyShare, str]
 Policy = Mapping[str, Any]
+
+
+# The limits of checks and permits.
+CHARGED = (Bucket, Window, Permits)
+RECOVERING = TidegateError("permits from before or during an outage are still held")
 
 
 class LocalLimits:
@@ -35,7 +41,7 @@ class LocalLimits:
         self._lock = threading.RLock()
         self._states: OrderedDict[Slot, State] = OrderedDict()
         self._shares: dict[str, tuple[Policy, list[AnyShare]]] = {}
-        self._permits = itertools.count()
+        self._ledger = PermitLedger()
 
     def check(self, policy: Policy, check: Check, error: TidegateError) -> Decision:
         """Decide, and charge the cost if allowed. Raises a `ValueError` if the policy has no such limits."""
@@ -59,32 +65,50 @@ class LocalLimits:
 
     def peek(self, policy: Policy, check: Check, error: TidegateError) -> Decision:
         """Decide, and charge nothing."""
-        return self._decide(policy, check, error, (Bucket, Window, Permits), charge=False)
+        return self._decide(policy, check, error, CHARGED, charge=False)
 
     def acquire(self, policy: Policy, check: Check, error: TidegateError) -> Decision:
         """Acquire a permit that only this process knows."""
-        return self._decide(policy, check, error, (Bucket, Window, Permits), charge=True)
-
-    def release(self, policy: Policy, check: Check, permit: str) -> bool:
-        """Release a permit of this process. Return whether it was held."""
         with self._lock:
-            slots = self._slots(policy, check, (Bucket, Window, Permits))
-            states = [self._states.get(slot) for slot in slots]
-            found = [state.pop(permit, None) for state in states if isinstance(state, dict)]
-        return any(one is not None for one in found)
+            if not self._ledger.has_room(self._clock()):
+                return replace(self.peek(policy, check, error), allowed=False)
+            return self._decide(policy, check, error, CHARGED, charge=True)
 
-    def renew(self, policy: Policy, check: Check, permit: str) -> int | None:
+    def granted(self, policy: Policy | None, check: Check, permit: str) -> Decision | None:
+        """Hold a permit of the server. The refusal, if the server may have forgotten others that are held."""
+        with self._lock:
+            now = self._clock()
+            slots = [] if policy is None else self._slots(policy, check, CHARGED)
+            if not self._ledger.has_room(now):
+                return None
+            self._ledger.add(permit, check, _ttl_ns(slots), now)
+            if policy is None or not any(self._is_unsure(slot, now) for slot in slots):
+                return None
+            if self.peek(policy, replace(check, cost=0), RECOVERING).allowed:
+                return None
+            self._ledger.release(permit)
+            return replace(self.peek(policy, check, RECOVERING), allowed=False)
+
+    def release(self, permit: str) -> bool:
+        """Release a permit. Return whether it was held."""
+        with self._lock:
+            return self._ledger.release(permit)
+
+    def renew(self, permit: str) -> int | None:
         """Renew a permit of this process. Return its time in ms; None if it is not held."""
         with self._lock:
-            now, times = self._clock(), []
-            for slot in self._slots(policy, check, (Bucket, Window, Permits)):
-                share, state = slot[1], self._states.get(slot)
-                if isinstance(share, Permits) and isinstance(state, dict) and permit in state:
-                    cost, until = state[permit]
-                    if until > now:
-                        state[permit] = (cost, now + share.ttl_ns)
-                        times.append(share.ttl_ns)
-        return _ms(min(times)) if times else None
+            ttl_ns = self._ledger.renew(permit, self._clock())
+        return None if ttl_ns is None else _ms(ttl_ns)
+
+    def confirm(self, permit: str) -> None:
+        """The server knows a permit."""
+        with self._lock:
+            self._ledger.confirm(permit)
+
+    def server_is_back(self) -> None:
+        """The server was away, and answers again."""
+        with self._lock:
+            self._ledger.doubt_all()
 
     def reserve(self, policy: Policy, check: Check, error: TidegateError) -> Reservation:
         """Reserve a slot in a leaky bucket."""
@@ -117,35 +141,47 @@ class LocalLimits:
             allowed = (any if is_any else all)(one.allowed for one in outcomes)
             # Below 100 %, only the server knows which callers it is enforced for.
             allowed = allowed or policy.get("shadow") is True or policy.get("enforce", "100%") != "100%"
-            permit = None
-            if charge and allowed:
-                permit = self._charge(slots, outcomes, now, check.cost)
+            granted = self._charge(slots, outcomes, check, now) if charge and allowed else None
+        permit, ttl_ms = granted or (None, None)
         binding = _binding(outcomes, allowed=allowed, is_any=is_any)
         share, outcome = slots[binding][1], outcomes[binding]
         wait = 0 if allowed else outcome.retry_after_ns
         return Decision(
             allowed, share.units, outcome.remaining, None if wait is None else _ms(wait),
-            _ms(outcome.reset_after_ns), check.policy, share.name, "local", permit, error=error,
+            _ms(outcome.reset_after_ns), check.policy, share.name, "local", permit,
+            ttl_ms=ttl_ms, error=error,
         )  # fmt: skip
 
     def _outcome(self, slot: Slot, now: int, cost: int) -> Outcome:
+        name, share, key = slot
+        assert not isinstance(share, Queue)  # noqa: S101 (not asked for)
+        if isinstance(share, Permits):
+            held = self._ledger.held(name, _counts_like(key, share.key), share.cost, now)
+            return share.decide(held, now, cost * share.cost)
         state = self._states.get(slot)
         if state is not None:
             self._states.move_to_end(slot)
-        share = slot[1]
-        assert not isinstance(share, Queue)  # noqa: S101 (not asked for)
         return share.decide(state, now, cost * share.cost)
 
-    def _charge(self, slots: list[Slot], outcomes: list[Outcome], now: int, cost: int) -> str | None:
-        permit = None
-        for slot, outcome in zip(slots, outcomes, strict=True):
-            if not outcome.allowed:
-                continue  # a limit of `any`
-            if isinstance(slot[1], Permits) and isinstance(outcome.state, dict):
-                permit = permit or f"{PERMIT_PREFIX}{next(self._permits)}"
-                outcome.state[permit] = (cost * slot[1].cost, now + slot[1].ttl_ns)
-            self._keep(slot, outcome.state)
-        return permit
+    def _charge(
+        self, slots: list[Slot], outcomes: list[Outcome], check: Check, now: int
+    ) -> tuple[str, int] | None:
+        """Charge, and return a permit and its time in ms if there are limits of permits."""
+        # Of `any`, only those that allow.
+        charged = [(slot, one.state) for slot, one in zip(slots, outcomes, strict=True) if one.allowed]
+        for slot, state in charged:
+            if not isinstance(slot[1], Permits):
+                self._keep(slot, state)
+        places = [slot for slot, _ in charged if isinstance(slot[1], Permits)]
+        if not places:
+            return None
+        ttl_ns = _ttl_ns(places)
+        return self._ledger.grant(check, ttl_ns, now), _ms(ttl_ns)
+
+    def _is_unsure(self, slot: Slot, now: int) -> bool:
+        name, share, key = slot
+        is_same = _counts_like(key, share.key)
+        return isinstance(share, Permits) and self._ledger.has_unsure(name, is_same, now)
 
     def _keep(self, slot: Slot, state: State) -> None:
         self._states[slot] = state
@@ -158,7 +194,7 @@ class LocalLimits:
         if known is not policy:
             shares = shares_of(policy, check.policy, self._processes)
             self._shares[check.policy] = (policy, shares)
-        if not shares or not all(isinstance(share, kinds) for share in shares):
+        if not all(isinstance(share, kinds) for share in shares):
             raise ValueError(f"policy `{check.policy}` has no limits for this call")
         return [(check.policy, share, _key(check.key, share.key)) for share in shares]
 
@@ -174,6 +210,23 @@ def _key(key: Key, name: str | None) -> str:
     if name not in key:
         raise ValueError(f"key: `{name}` is missing")
     return str(key[name])
+
+
+def _counts_like(text: str, name: str | None) -> Callable[[Key], bool]:
+    """Whether a limit counts a key as this text."""
+
+    def is_same(key: Key) -> bool:
+        try:
+            return _key(key, name) == text
+        except ValueError:  # a reload has changed the names of the keys
+            return False
+
+    return is_same
+
+
+def _ttl_ns(slots: list[Slot]) -> int:
+    """The time of a permit: the shortest of its limits."""
+    return min((slot[1].ttl_ns for slot in slots if isinstance(slot[1], Permits)), default=TTL_NS)
 
 
 def _binding(outcomes: list[Outcome], *, allowed: bool, is_any: bool) -> int:

@@ -14,8 +14,8 @@ from .replies import Decision
 
 # Of the time that a permit has.
 PART = 1 / 3
-# The default `ttl` of a limit, until the server has told the permit's own.
-TTL_MS_MAX = 60_000
+# Of a permit whose server does not tell its time: the first renewal does, so it is early.
+TTL_MS_UNTOLD = 1000
 PAUSE_SECONDS_MIN = 0.05
 
 
@@ -30,11 +30,12 @@ class HeldPermit:
 
     @classmethod
     def from_decision(cls, decision: Decision, key: Key) -> HeldPermit | None:
-        """The permit of a decision, if it has one. Its time is that until the limit is free again."""
+        """The permit of a decision, if it has one."""
         if decision.permit is None:
             return None
         held = cls(decision.policy, key, decision.permit)
-        held.set_ttl(min(decision.reset_after_ms, TTL_MS_MAX))
+        # Not `reset_after_ms`: it may be about a rate of the same policy.
+        held.set_ttl(TTL_MS_UNTOLD if decision.ttl_ms is None else decision.ttl_ms)
         return held
 
     def set_ttl(self, ttl_ms: int) -> None:

@@ -25,6 +25,12 @@ LIMIT_HEADERS = (
     "x-ratelimit-reset",
     "retry-after",
 )
+# The methods of the clients for the routes that an error of the server names.
+METHODS = {
+    "use POST /v1/acquire": "use `client.permit(...)`",
+    "use POST /v1/check": "use `client.check(...)`",
+    "use POST /v1/reserve": "use `client.schedule(...)`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class Decision:
     either: by this client if there is an `error`."""
     permit: str | None = None
     """The permit of a concurrency limit, if one was acquired. Release it with `release`."""
+    ttl_ms: int | None = field(default=None, kw_only=True)
+    """How long the permit is held unless it is renewed. None without one, or if the server does not tell."""
     headers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """With `check(…, headers=True)`: headers for your own client, by lower-case name."""
     error: TidegateError | None = field(default=None, compare=False)
@@ -115,6 +123,8 @@ class Reply:
         detail, kind, where = (fields.get(name) for name in ("detail", "type", "field"))
         if not isinstance(detail, str) or not isinstance(kind, str):
             return unknown
+        for route, method in METHODS.items():
+            detail = detail.replace(route, method)
         return TidegateError(detail, self.status, kind, where if isinstance(where, str) else None)
 
     def fail_closed_seconds(self) -> int | None:
@@ -212,6 +222,7 @@ def _decision(fields: object) -> Decision:
         binding=_text(fields, "binding"),
         source=_text(fields, "source"),
         permit=None if permit is None else _text(fields, "permit"),
+        ttl_ms=_count(fields, "ttl_ms") if "ttl_ms" in fields else None,
     )
 
 

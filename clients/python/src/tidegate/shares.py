@@ -120,10 +120,8 @@ class Permits(Share):
     ttl_ns: int
 
     def decide(self, state: State | None, now: int, cost: int) -> Outcome:
-        """Allow if enough permits are free. An expired one is."""
+        """Allow if enough permits are free."""
         held = state if isinstance(state, dict) else {}
-        for permit in [one for one, (_, until) in held.items() if until <= now]:
-            del held[permit]
         left = self.units - sum(each for each, _ in held.values())
         until = max((until - now for _, until in held.values()), default=0)
         if cost <= left:
@@ -137,18 +135,22 @@ AnyShare = Bucket | Window | Queue | Permits
 
 def shares_of(policy: Mapping[str, Any], name: str, processes: int) -> list[AnyShare]:
     """The shares of a policy as `/v1/policies` describes it. Raises a `ValueError` if it cannot be read."""
-    members = policy.get("members", [policy])
     try:
-        return [_share(member, member.get("name", name), processes) for member in members]
-    except (AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
+        shares = [
+            _share(member, member.get("name", name), processes) for member in policy.get("members", [policy])
+        ]
+    except (ArithmeticError, AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"policy `{name}`: {error!r}") from error
+    if not shares:
+        raise ValueError(f"policy `{name}`: no limits")
+    return shares
 
 
 def _share(member: Mapping[str, Any], name: str, processes: int) -> AnyShare:
     key, algorithm, limit = member.get("key"), member["algorithm"], int(member["limit"])
     cost = int(member.get("cost", 1))
-    if cost < 1:
-        raise ValueError(f"`{name}`: expected a cost of at least 1, got {cost}")
+    if limit < 1 or cost < 1:
+        raise ValueError(f"`{name}`: expected a limit and a cost of at least 1, got {limit} and {cost}")
     units = int(member.get("effective", limit)) if member.get("adaptive") == "enforce" else limit
     if algorithm == "concurrency":
         ttl_ns = int(member["ttl_us"]) * 1000

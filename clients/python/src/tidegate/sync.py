@@ -18,7 +18,7 @@ from .checks import Check, Key
 from .circuit import Circuit
 from .errors import TidegateError
 from .fallback import OnError
-from .local import PERMIT_PREFIX
+from .ledger import PERMIT_PREFIX
 from .observations import INTERVAL_SECONDS, Observation
 from .pool import Pool
 from .renewals import HeldPermit, RenewalThread
@@ -81,14 +81,39 @@ class SyncTidegate(ClientBase):
 
     def acquire(self, policy: str, key: Key, cost: int = 1) -> Decision:
         """Acquire a permit of a concurrency limit. Pass the decision's `permit` to `release`."""
-        return self._ask(calls.decision("/v1/acquire", policy, key, cost))
+        decision = self._ask(calls.decision("/v1/acquire", policy, key, cost))
+        refusal = self._fallback.granted(Check(policy, key, cost), decision)
+        if refusal is not None:
+            self._release_quietly(policy, key, decision.permit)
+        return refusal or decision
 
     def release(self, policy: str, key: Key, permit: str) -> bool:
         """Release a permit. Return whether the server did; a permit that is not released expires."""
         call = calls.release(policy, key, permit)
+        was_held = self._fallback.local.release(permit)
+        return was_held if permit.startswith(PERMIT_PREFIX) else self._ask(call)
+
+    def _release_quietly(self, policy: str, key: Key, permit: str | None) -> None:
+        if permit is None:
+            return
+        try:
+            self.release(policy, key, permit)
+        except TidegateError as error:
+            self._fallback.record(error, "permit not released")
+
+    def renew(self, policy: str, key: Key, permit: str) -> int | None:
+        """Keep a permit for as long again as it was granted for. Return that time in ms; None if it is lost.
+
+        Raises if the server does not answer, regardless of `on_error`.
+        """
+        call = calls.renew(policy, key, permit)
+        ttl_ms = self._fallback.local.renew(permit)
         if permit.startswith(PERMIT_PREFIX):
-            return self._fallback.release(Check(policy, key), permit)
-        return self._ask(call)
+            return ttl_ms
+        ttl_ms = self._send(call)
+        if ttl_ms is not None:
+            self._fallback.local.confirm(permit)
+        return ttl_ms
 
     @contextlib.contextmanager
     def permit(self, policy: str, key: Key, cost: int = 1) -> Iterator[Decision]:
@@ -106,25 +131,16 @@ class SyncTidegate(ClientBase):
         finally:
             if held is not None:
                 self._renewal_thread.remove(held)
-            if decision.permit is not None:
-                try:
-                    self.release(policy, key, decision.permit)
-                except TidegateError as error:
-                    self._fallback.record(error, "permit not released")
+            self._release_quietly(policy, key, decision.permit)
 
     def _renew(self, held: HeldPermit) -> bool:
         """Renew a permit. Return whether to do it again."""
         try:
-            return self._renewals.renewed(held, self._renew_once(held))
+            return self._renewals.renewed(held, self.renew(held.policy, held.key, held.permit))
         except TidegateError as error:
             return self._renewals.failed(held, error)
         except RuntimeError:
             return False  # the client was closed
-
-    def _renew_once(self, held: HeldPermit) -> int | None:
-        if held.permit.startswith(PERMIT_PREFIX):
-            return self._fallback.renew(Check(held.policy, held.key), held.permit)
-        return self._send(calls.renew(held.policy, held.key, held.permit))
 
     def observe(
         self,
@@ -141,8 +157,10 @@ class SyncTidegate(ClientBase):
 
     def observe_later(self, target: str, latency_ms: float, *, ok: bool = True) -> None:
         """Report the latency of a service soon, with others in one call. Neither waits nor raises."""
+        self._policies.expect_target(target)
         if self._observations.add(target, latency_ms, ok) and not self._closed:
             threading.Thread(target=self._report, daemon=True).start()
+        self._read_policies_if_due()
 
     def _report(self) -> None:
         observations = self._observations
@@ -210,7 +228,11 @@ class SyncTidegate(ClientBase):
             raise RuntimeError("the client is closed")
         with self._circuit.call():
             reply = self._pool.send(call.path, call.body, self._timeout)
-            return decode(reply, call.read, self._circuit.answered)
+            return decode(reply, call.read, self._answered)
+
+    def _answered(self) -> None:
+        self._circuit.answered()
+        self._fallback.answered()
 
     def _after_fork(self) -> None:
         """Close this process' copies of the parent's connections: two processes would mix their replies."""
