@@ -6,8 +6,11 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use tidegate_config::{Change, Config, Problem, Problems, changes, first_periods, forgotten};
+use tidegate_config::{
+    Change, Config, Problem, Problems, changes, first_periods, forgotten, position_of,
+};
 use tidegate_core::text::printable;
+use tidegate_server::NamedFiles;
 use tidegate_tools::{ERROR, Failure, OK, print};
 
 /// The most problems, and the most warnings, that are printed of a file. JSON has all of them.
@@ -23,8 +26,10 @@ Examples:
   tidegate validate new.yaml --against tidegate.yaml      what does a reload change and forget?
 
 Every problem is a line: file:line:column: what was expected. The first 100 of a file
-are printed, and all of them with --json. Nothing is opened or connected to; environment
-variables in the files must be set. A valid setting that will not work well, like a limit
+are printed, and all of them with --json. Nothing is bound or connected to; environment
+variables in the files must be set. The files that a configuration names, such as keys,
+certificates and pages, are read: what a start would refuse in them is a problem, and one
+that is not on this machine a warning. A valid setting that will not work well, like a limit
 that will oscillate or a route behind a wider one, is a warning. A note says what a limit
 without a burst of its own admits in its first period. With --against, a table lists
 every setting that a reload from OLD would change, as it is written, and whether counters
@@ -76,7 +81,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
     });
     for file in &args.files {
         match Config::read(file, crate::STORES) {
-            Ok(config) => {
+            Ok(mut config) => {
                 if let Some((path, old)) = &old {
                     warn_of_reload(file, old, &config);
                     match changes((path, old), (file, &config), crate::STORES) {
@@ -85,7 +90,12 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
                     }
                 }
                 notes.extend(first_periods_note(file, &config));
+                let named = NamedFiles::read(&config, crate::STORES);
+                config.warnings.extend(found(file, named.unread));
                 warn(&Problems::new(file, config.warnings));
+                if !named.refused.is_empty() {
+                    problems.push(Problems::new(file, found(file, named.refused)));
+                }
             }
             Err(found) => {
                 warn(&found.warnings());
@@ -99,6 +109,13 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
         let _ = writeln!(io::stderr(), "note: {note}");
     }
     Ok(ExitCode::from(if problems.is_empty() { OK } else { ERROR }))
+}
+
+/// Messages about the keys of a file, each at its place.
+fn found(file: &Path, messages: Vec<(Vec<String>, String)>) -> Vec<Problem> {
+    let problem =
+        |(key, message): (Vec<String>, String)| Problem::new(position_of(file, &key), message);
+    messages.into_iter().map(problem).collect()
 }
 
 /// What a reload from the old configuration would forget.

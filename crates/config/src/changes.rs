@@ -1,5 +1,7 @@
 //! What a file changes of another one: each setting as it is written, and what a reload makes of it. No secret is shown.
 
+mod effect;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -7,13 +9,10 @@ use serde::Serialize;
 use tidegate::driver::{StoreDrivers, redacted};
 use tidegate_core::text::printable;
 
+use self::effect::{Effects, Setting};
 use super::node::{Node, Value};
 use super::problem::Problems;
-use super::reload::{Forgotten, forgotten};
 use super::{Config, contents, yaml};
-
-/// These take effect at the next start.
-const NEEDS_RESTART: [&str; 4] = ["store", "listen", "key_prefix", "telemetry"];
 
 /// The last names of settings that hold a secret, besides URLs.
 const SECRETS: [&str; 2] = ["password", "token"];
@@ -64,11 +63,11 @@ pub fn changes(
         after.entries.insert("routes".to_owned(), new);
     }
     let (before, after) = (before.entries, after.entries);
-    let forgotten = forgotten(old, new, stores);
+    let effects = Effects::new(old, new, stores);
     let mut found = Vec::new();
     for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
         let (before, after) = (before.get(name), after.get(name));
-        compare(name, before, after, &forgotten, &mut found);
+        compare(name, before, after, &effects, &mut found);
     }
     Ok(found)
 }
@@ -77,12 +76,13 @@ fn compare(
     name: &str,
     before: Option<&Entry>,
     after: Option<&Entry>,
-    forgotten: &[Forgotten],
+    effects: &Effects,
     found: &mut Vec<Change>,
 ) {
     let (Some(old), Some(new)) = (before, after) else {
         let (before, after) = (before.map(summary), after.map(summary));
-        let effect = effect(name, "", (before.is_some(), after.is_some()), forgotten);
+        let is_there = (before.is_some(), after.is_some());
+        let effect = effects.of(Setting { entry: name, path: "", is_whole: true, is_there });
         found.push(Change { setting: name.to_owned(), before, after, effect });
         return;
     };
@@ -93,72 +93,10 @@ fn compare(
         }
         let setting = join(name, path);
         let shown = |it: Option<&Written>| it.map(|it| it.shown.clone());
-        let effect = effect(name, path, (true, true), forgotten);
+        let is_there = (old.is_some(), new.is_some());
+        let effect = effects.of(Setting { entry: name, path, is_whole: false, is_there });
         found.push(Change { setting, before: shown(old), after: shown(new), effect });
     }
-}
-
-/// What a reload makes of a change. `is_there`: whether the whole entry is there, before and after.
-fn effect(entry: &str, path: &str, is_there: (bool, bool), forgotten: &[Forgotten]) -> String {
-    let section = entry.split(['.', '[']).next().unwrap_or(entry);
-    let effect = match (section, is_there) {
-        _ if NEEDS_RESTART.contains(&section) => "takes effect at the next start",
-        ("policies", (false, _)) => "starts from zero",
-        ("policies", (_, false)) => match renamed(entry, forgotten) {
-            Some(name) => {
-                return format!("is called {name} now: what it has counted is forgotten");
-            }
-            None => "checks of it are errors, and what it has counted is forgotten",
-        },
-        ("policies", _) if is_forgotten(entry, path, forgotten) => "starts from zero",
-        ("policies", _) if matches!(path, "key" | "share.by") => {
-            "counters are kept; requests may be counted under other keys, which start from zero"
-        }
-        ("policies", _) => "counters are kept",
-        ("routes", (true, true)) if path.starts_with("key") => {
-            "its requests are counted under other keys, which start from zero"
-        }
-        ("routes", (true, true)) if path == "policy" => {
-            "its requests are counted by another policy"
-        }
-        ("routes", (true, true)) if path == ORDER => {
-            "requests that several of these match take the first of them"
-        }
-        ("client_ip" | "jwt", _) => {
-            "clients may be counted under other keys, which start from zero"
-        }
-        _ => "takes effect at once",
-    };
-    effect.to_owned()
-}
-
-fn renamed<'a>(entry: &str, forgotten: &'a [Forgotten]) -> Option<&'a str> {
-    forgotten.iter().find_map(|it| match it {
-        Forgotten::Policy { policy, renamed: Some(name) } if is_policy(entry, policy) => {
-            Some(name.as_str())
-        }
-        _ => None,
-    })
-}
-
-/// Whether counters of a policy, or of the limit that a path is in, are forgotten.
-fn is_forgotten(entry: &str, path: &str, forgotten: &[Forgotten]) -> bool {
-    forgotten.iter().any(|it| match it {
-        Forgotten::Prefix | Forgotten::Store | Forgotten::Hashes => false,
-        Forgotten::Policy { policy, .. }
-        | Forgotten::Tag { policy, .. }
-        | Forgotten::Quorum { policy, .. } => is_policy(entry, policy),
-        Forgotten::Limit { policy, limit, .. }
-        | Forgotten::Algorithm { policy, limit, .. }
-        | Forgotten::Identifier { policy, limit } => {
-            is_policy(entry, policy)
-                && (limit.is_empty() || path.contains(&format!("[{}]", printable(limit))))
-        }
-    })
-}
-
-fn is_policy(entry: &str, policy: &str) -> bool {
-    entry.strip_prefix("policies.") == Some(&*printable(policy))
 }
 
 impl File {
@@ -197,7 +135,7 @@ impl File {
     fn add(&mut self, section: &str, items: &[Node]) -> Vec<String> {
         let mut count: BTreeMap<String, u32> = BTreeMap::new();
         let add = |item: &Node| {
-            let identity = identity(item);
+            let identity = identity(section, item);
             let count = count.entry(identity.clone()).or_default();
             *count += 1;
             let known_by = match count {
@@ -212,8 +150,11 @@ impl File {
 }
 
 /// What a route or an override is known by: what it matches, or whom it is for.
-fn identity(item: &Node) -> String {
+fn identity(section: &str, item: &Node) -> String {
     let Some(matched) = item.get("match") else {
+        if section == "routes" {
+            return "all requests".to_owned();
+        }
         let named = ["policy", "limit_name", "key"];
         let parts = named.iter().filter_map(|name| item.get(name));
         return parts.map(|node| text(node, "").shown).collect::<Vec<_>>().join(", ");
@@ -260,7 +201,10 @@ fn collect(node: &Node, path: &str, to: &mut Entry) {
         Value::List(items) if items.iter().any(|item| item.get("name").is_some()) => {
             for item in items {
                 let name = item.get("name").map(|name| text(name, "").shown).unwrap_or_default();
-                collect(item, &format!("{path}[{name}]"), to);
+                let path = format!("{path}[{name}]");
+                collect(item, &path, to);
+                // Its path has it.
+                to.remove(&join(&path, "name"));
             }
         }
         _ => {

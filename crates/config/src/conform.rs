@@ -29,7 +29,10 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, problems: &m
     });
     match (&mut node.value, matching) {
         (Value::Map(entries), Some(schema)) => {
-            conform_map(position, entries, schema, path, problems);
+            match advice::for_word_as_key(entries, schema, &choices, name_of(path)) {
+                Some(advice) => report(advice),
+                None => conform_map(position, entries, schema, path, problems),
+            }
         }
         (Value::List(items), Some(schema)) => {
             for (index, item) in items.iter_mut().enumerate() {
@@ -43,7 +46,8 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, problems: &m
             let known = known.concat();
             if !is_open && !known.contains(&text.text.as_str()) {
                 let shown = if text.is_substituted { "…" } else { &text.text };
-                report(unknown("", shown, &known));
+                let advice = advice::for_word(shown, &known, &choices, name_of(path));
+                report(advice.unwrap_or_else(|| unknown("", shown, &known)));
             }
         }
         (Value::Whole(number), Some(schema)) if is_kind(schema, "integer") => {
@@ -55,7 +59,7 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, problems: &m
         }
         (Value::Bool(_) | Value::Whole(_) | Value::Float(_), Some(_)) | (Value::Unset, _) => {}
         (value, _) => {
-            let advice = advice::for_value(value, schema, path.rsplit('.').next().unwrap_or(path));
+            let advice = advice::for_value(value, schema, name_of(path));
             report(advice.unwrap_or_else(|| expected(value, schema, &choices)));
         }
     }
@@ -93,7 +97,7 @@ fn conform_map(
                     name if is_misplaced => {
                         format!("`{name}` looks like a policy: indent it below `policies:`")
                     }
-                    name => advice::for_key(&name, node, &known)
+                    name => advice::for_key(&name, node, &known, path)
                         .unwrap_or_else(|| unknown("key ", &key.name, &known)),
                 };
                 problems.push(Problem::new(key.position, at_path(path, message)));
@@ -103,6 +107,11 @@ fn conform_map(
     for name in required().filter(|name| entries.iter().all(|(key, _)| key.name != *name)) {
         problems.push(Problem::new(position, at_path(path, format!("`{name}` is missing"))));
     }
+}
+
+/// The last name of a path.
+fn name_of(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
 }
 
 /// A message about what is at a path.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tidegate_request::{TokenAlgorithm, TokenRules, TokenVerifier};
 
@@ -61,13 +61,23 @@ pub(crate) fn token_keys(text: &text::Jwt, cursor: &Cursor<'_>) -> Option<TokenK
 }
 
 impl TokenKeys {
+    /// The name of its key in the section, and the file.
+    pub fn file(&self) -> (&'static str, &Path) {
+        let field = match self.form {
+            KeyForm::Keys => "keys_file",
+            KeyForm::Set => "jwks_file",
+        };
+        (field, &self.path)
+    }
+
     /// Reads the file. An error names the key of the configuration, and nothing of what is in the file.
     pub fn read(&self) -> Result<TokenVerifier, String> {
-        let (field, with): (_, fn(&[u8], TokenRules) -> _) = match self.form {
-            KeyForm::Keys => ("keys_file", TokenVerifier::with_keys),
-            KeyForm::Set => ("jwks_file", TokenVerifier::with_key_set),
+        let with: fn(&[u8], TokenRules) -> _ = match self.form {
+            KeyForm::Keys => TokenVerifier::with_keys,
+            KeyForm::Set => TokenVerifier::with_key_set,
         };
-        let path = self.path.display();
+        let (field, path) = self.file();
+        let path = path.display();
         let unread = |why: &dyn fmt::Display| format!("jwt.{field}: cannot read {path}: {why}");
         let file = File::open(&self.path).map_err(|error| unread(&error))?;
         let mut bytes = Vec::new();

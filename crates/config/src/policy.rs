@@ -10,7 +10,7 @@ use tidegate::{
     BuildError, Engine, EngineBuilder, OnStoreError, Percent, PercentError, Policy, PolicyProblem,
     PolicyView, Replicas, Share, Unconfirmed, Zone, deadline,
 };
-use tidegate_core::text::unknown_policy;
+use tidegate_core::text::{printable, unknown_policy};
 use tidegate_core::{Field, FieldError, LimitOrShaper, LimitSpec};
 
 use super::amount::{span, time};
@@ -38,7 +38,9 @@ pub(crate) fn policy(name: &str, text: &text::Policy, cursor: &Cursor<'_>) -> Op
     let count_before = cursor.problem_count();
     let policy = match text {
         text::Policy::Line(line) => {
-            let spec = LimitSpec::from_line(line).map_err(|error| error.problem());
+            let spec = LimitSpec::from_line(line);
+            let spec =
+                spec.map_err(|error| needs_map(name, line).unwrap_or_else(|| error.problem()));
             from_limit("", built(&cursor.accept(spec)?, Some(line), cursor)?)
         }
         text::Policy::Map(options) => with_options(options, cursor)?,
@@ -51,6 +53,24 @@ pub(crate) fn policy(name: &str, text: &text::Policy, cursor: &Cursor<'_>) -> Op
         cursor.accept(built_alone(name, &policy))?;
     }
     Some(policy)
+}
+
+/// What a policy in one line cannot have, each with an example.
+const OF_MAPS: [(&str, &str); 5] = [
+    ("deadline", "20ms"),
+    ("enforce", "10%"),
+    ("key", "client_ip"),
+    ("mode", "shadow"),
+    ("on_store_error", "deny"),
+];
+
+/// The map to write where a line has a key of one. It repeats nothing of the line, which may hold secrets.
+fn needs_map(name: &str, line: &str) -> Option<String> {
+    let (key, value) = OF_MAPS.into_iter().find(|(key, _)| line.split(' ').any(|it| it == *key))?;
+    let name = printable(name);
+    Some(format!(
+        "`{key}` does not go into a line: write a map, as in `{name}: {{ limit: 100/min, {key}: {value} }}`"
+    ))
 }
 
 /// As many problems as `tidegate validate` prints.

@@ -88,6 +88,11 @@ pub(crate) fn check_in_flight(
     if scope != InFlightScope::Fleet {
         return;
     }
+    if let Some(nodes) = store.nodes.filter(|nodes| max < u64::from(nodes.get())) {
+        cursor.field("max").warn(format!(
+            "is less than `store.nodes`: while the store fails each of {nodes} proxies has one place at least"
+        ));
+    }
     if stores.is_local(&url.0) {
         cursor.field("scope").warn(
             "counts this process alone: the store is in memory. Set `store:` to one that all proxies share, or write \
@@ -118,6 +123,11 @@ fn refusal(text: &text::Refusal, cursor: &Cursor<'_>) -> RefusalSettings {
         let shown = printable(&text);
         cursor.accept(pattern.map_err(|expected| format!("`{shown}`: expected {expected}")))
     });
+    if text.page.as_ref().is_some_and(String::is_empty) {
+        let empty =
+            "is empty: name the file with the page, or leave `page` out for the built-in one";
+        cursor.field("page").report(empty);
+    }
     RefusalSettings {
         page: text.page.as_ref().map(Into::into),
         assets: text.assets.is_some().then(|| assets.collect()),

@@ -79,6 +79,17 @@ pub fn forgotten(old: &Config, new: &Config, stores: StoreDrivers) -> Vec<Forgot
     found
 }
 
+/// The policies and limits that only `new` has, of policies that both have.
+pub(crate) fn begun(old: &Config, new: &Config) -> Vec<(String, String)> {
+    let (before, mut found) = (counters(old), Vec::new());
+    for (policy, now) in counters(new) {
+        let Some(known) = before.get(&policy) else { continue };
+        let limits = now.by_limit.into_keys().filter(|limit| !known.by_limit.contains_key(limit));
+        found.extend(limits.map(|limit| (policy.clone(), limit)));
+    }
+    found
+}
+
 /// Compares a policy that keeps its name.
 fn compare(
     policy: &str,

@@ -6,7 +6,9 @@ use tidegate::adaptive::Priority;
 use tidegate::{Cidr, Policy};
 use tidegate_core::text::printable;
 use tidegate_core::{Algorithm, LimitSpec};
-use tidegate_request::{BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes};
+use tidegate_request::{
+    BadChoice, BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes,
+};
 
 use super::node::Cursor;
 use super::text::{self, OneOrMany, RoutePolicy, RoutePriority};
@@ -64,6 +66,9 @@ fn check_needs(parts: &KeyParts, file: &text::File, cursor: &Cursor<'_>) {
 const fn lacks_jwt(file: &text::File) -> bool {
     file.jwt.is_none() && !file.has_bad_jwt
 }
+
+const POLICIES_LIKE: &str = "{ by: \"header:x-plan\", pro: api-pro, else: api-free }";
+const PRIORITIES_LIKE: &str = "{ by: \"header:x-plan\", pro: critical, else: batch }";
 
 /// What is missing where a claim is named.
 const NEEDS_JWT: &str = "`jwt:` needs the section `jwt`, with the keys of the issuer: otherwise no token can be verified";
@@ -218,9 +223,9 @@ fn policies(
     match &text.policy {
         RoutePolicy::Name(name) => Some(Choice::always(with_key(name))),
         RoutePolicy::By(choice) => {
-            check_believed(&choice.by, file, &at);
             let named = choice.named.iter().map(|(value, name)| (value.clone(), with_key(name)));
-            at.accept(Choice::by(&choice.by, named, with_key(&choice.otherwise)))
+            let made = Choice::by(&choice.by, named, with_key(&choice.otherwise));
+            checked_choice(made, &choice.by, POLICIES_LIKE, file, &at)
         }
     }
 }
@@ -256,11 +261,29 @@ fn priority(
     match text {
         RoutePriority::Word(word) => Some(Choice::always(adaptive::priority(*word))),
         RoutePriority::By(by) => {
-            check_believed(&by.by, file, cursor);
             let named = by.named.iter().map(|(value, it)| (value.clone(), adaptive::priority(*it)));
-            cursor.accept(Choice::by(&by.by, named, adaptive::priority(by.otherwise)))
+            let made = Choice::by(&by.by, named, adaptive::priority(by.otherwise));
+            checked_choice(made, &by.by, PRIORITIES_LIKE, file, cursor)
         }
     }
+}
+
+/// Reports why nothing can be chosen: where it is, with an example where something is missing.
+fn checked_choice<T>(
+    made: Result<Choice<T>, BadChoice>,
+    by: &str,
+    like: &str,
+    file: &text::File,
+    cursor: &Cursor<'_>,
+) -> Option<Choice<T>> {
+    if let Err(why @ BadChoice::Part(_)) = made {
+        return cursor.field("by").reject(why);
+    }
+    check_believed(by, file, cursor);
+    cursor.accept(made.map_err(|why| match why {
+        BadChoice::Values(0) => format!("{why}, as in `{like}`"),
+        why => why.to_string(),
+    }))
 }
 
 fn is_signed(by: &str) -> bool {

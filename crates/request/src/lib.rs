@@ -35,5 +35,7 @@ pub use self::path::{BadPath, Case, Path};
 pub use self::pattern::PathPattern;
 pub use self::request_key::{CountedBy, RequestKey, TenantKey};
 pub use self::resource::Resource;
-pub use self::route::{BadMatch, Choice, Match, MatchedRoute, Route, RouteMatch, Routes};
+pub use self::route::{
+    BadChoice, BadMatch, Choice, Match, MatchedRoute, Route, RouteMatch, Routes,
+};
 pub use self::token::{BadToken, TokenAlgorithm, TokenRules, TokenVerifier};

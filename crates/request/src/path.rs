@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Whether the letter case of a path matters.
+/// Whether letter case matters, in a path and in a value of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Case {
-    /// `/Login` is another path than `/login`.
+    /// `/Login` is another path than `/login`, `Ann` another value than `ann`.
     #[default]
     Sensitive,
-    /// Both are the same path, as for the server behind.
+    /// Both are the same, as for the server behind.
     Insensitive,
 }
 
@@ -114,7 +114,7 @@ fn folded(path: &str) -> Cow<'_, str> {
 
 /// To upper case in between, because some small letters share one capital, and by letter: in a text, the last sigma of a
 /// word has a form of its own.
-fn without_case(letter: char) -> impl Iterator<Item = char> {
+pub(crate) fn without_case(letter: char) -> impl Iterator<Item = char> {
     letter.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 

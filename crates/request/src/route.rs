@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use tidegate::Cidr;
 use tidegate_core::adaptive::Priority;
 
-pub use self::choice::Choice;
+pub use self::choice::{BadChoice, Choice};
 use self::condition::{Conditions, Values};
 use super::pattern::{HostPattern, PathPattern};
 use crate::key::Part;
@@ -38,7 +38,7 @@ pub struct Match<'a> {
     pub query: &'a [(&'a str, &'a str)],
     /// The networks of the client; none matches all.
     pub networks: &'a [Cidr],
-    /// Whether the letter case of the path matters, for the key as well.
+    /// Whether letter case matters: of the path, for the key as well, and of values in the body.
     pub case: Case,
 }
 
@@ -97,7 +97,7 @@ pub struct Routes {
 pub struct MatchedRoute<'a> {
     /// The name of the route.
     pub name: Option<&'a str>,
-    /// Whether the letter case of the path matters.
+    /// Whether letter case matters.
     pub case: Case,
 }
 
@@ -395,7 +395,7 @@ impl Routes {
 
     /// Whether anything depends on a token.
     pub fn read_tokens(&self) -> bool {
-        self.keys().any(CountedBy::reads_tokens) || self.parts().any(Part::is_signed)
+        self.keys().any(CountedBy::reads_tokens) || self.match_tokens()
     }
 
     /// Whether any key or condition depends on a header.
@@ -406,6 +406,11 @@ impl Routes {
     /// Whether the route or the policy of a request depends on a header that access logs usually lack.
     pub fn match_unlogged_headers(&self) -> bool {
         self.parts().any(Part::reads_unlogged_headers)
+    }
+
+    /// Whether the policy of a request depends on a token.
+    pub fn match_tokens(&self) -> bool {
+        self.parts().any(Part::is_signed)
     }
 
     /// How many different headers, cookies and parameters routes read, beside keys.

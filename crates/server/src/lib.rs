@@ -39,4 +39,4 @@ mod doors;
 
 mod run;
 
-pub use self::run::{ServeError, Source, serve};
+pub use self::run::{NamedFiles, ServeError, Source, serve};

@@ -3,6 +3,7 @@
 mod events;
 mod labels;
 mod lines;
+mod request_id;
 pub(crate) mod trace;
 
 use std::io::{self, IsTerminal};
@@ -16,6 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 pub(crate) use self::events::{CheckLine, Events, RequestLine};
 pub(crate) use self::labels::{KeyLabels, readable};
 pub use self::lines::Lines;
+pub(crate) use self::request_id::{REQUEST_ID, RequestId};
 
 /// Starts logging. `RUST_LOG` sets the level; the default is `info`. Returns `None` if the writer thread cannot start.
 pub fn start(with_color: bool) -> Option<Lines> {

@@ -153,6 +153,7 @@ impl CheckService {
                 method: request.method,
                 path: request.path,
                 route: request.route,
+                id: request.id,
             }),
         };
         let role = || self.metrics.role_of(asked.is_in_quorum);

@@ -287,6 +287,9 @@ fn two_servers_are_measured_in_alternating_rounds() {
     for part in ["median", "per second", "p99.9", "over 5 rounds that took turns"] {
         assert!(printed.stdout.contains(part), "{part}: {}", printed.stdout);
     }
+    let once =
+        bench(&[&args[..], &["--requests", "1", "--warm-up", "0s", "--rounds", "1"]].concat());
+    assert!(once.stdout.contains(", over 1 round\n"), "{}", once.stdout);
 }
 
 #[test]
@@ -671,6 +674,26 @@ fn a_failed_handshake_says_what_to_pass() {
             assert!(printed.stderr.contains(expected), "{door} {url}: {}", printed.stderr);
         }
     }
+}
+
+/// `openssl req -x509` makes such a certificate unless it is told otherwise.
+#[test]
+fn a_server_with_the_certificate_of_an_authority_is_told_how_to_make_one() {
+    let (folder, authority) = (Folder::new(), Authority::new("its own authority"));
+    let cert = folder.write("own.pem", authority.0.pem());
+    let key = folder.write("own.key", authority.0.key().serialize_pem());
+    let port = free_port();
+    let listen = format!(
+        "listen: {{ http: {{ address: 127.0.0.1:{port}, tls: {{ cert: {cert}, key: {key} }} }} }}\n"
+    );
+    let config = folder.write("tidegate.yaml", format!("{CONFIG}{listen}"));
+    let _program = Program::start(&mut tidegate(&["serve", "-c", &config]), &folder);
+    wait_for_port(port);
+    let url = format!("https://localhost:{port}");
+    let printed = bench(&["--server", &url, "--policy", "few", "--ca-file", &cert]);
+    assert_eq!(printed.code, Some(1), "{}", printed.stderr);
+    let hint = "make it with `-addext basicConstraints=critical,CA:FALSE`";
+    assert!(printed.stderr.contains(hint), "{}", printed.stderr);
 }
 
 /// The upstream refuses nothing, so it serves all requests; those that the proxy refuses never reach it.

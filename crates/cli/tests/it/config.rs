@@ -278,6 +278,133 @@ fn validate_against_the_old_file_lists_routes_that_change_places() {
     assert_eq!(names.collect::<Vec<_>>(), expected);
 }
 
+/// The rows of `validate NEW --against OLD`: setting, before, after, effect.
+fn changes(folder: &Folder, old: &str, new: &str) -> Vec<[String; 4]> {
+    let (old, new) = (folder.write("old.yaml", old), folder.write("new.yaml", new));
+    let output = run(&["validate", &new, "--against", &old, "--json"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let row = |it: &serde_json::Value| {
+        ["setting", "before", "after", "effect"].map(|name| it[name].as_str().unwrap_or("-").into())
+    };
+    json["changes"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn validate_against_says_whether_more_callers_are_refused() {
+    let folder = Folder::new();
+    let (more, fewer) = (
+        "more callers are refused; counters are kept",
+        "fewer callers are refused; counters are kept",
+    );
+    for (old, new, rows) in [
+        ("{ P, mode: shadow }", "{ P }", &[["policies.a.mode", "shadow", "-", more]][..]),
+        ("{ P }", "{ P, mode: shadow }", &[["policies.a.mode", "-", "shadow", fewer]]),
+        (
+            "{ P, enforce: 10% }",
+            "{ P, enforce: 50% }",
+            &[["policies.a.enforce", "10%", "50%", more]],
+        ),
+        ("{ P }", "{ P, enforce: 50% }", &[["policies.a.enforce", "-", "50%", fewer]]),
+        (
+            "{ P, mode: shadow }",
+            "{ P, enforce: 1% }",
+            &[["policies.a.enforce", "-", "1%", more], ["policies.a.mode", "shadow", "-", more]],
+        ),
+        (
+            "{ P }",
+            "{ P, mode: enforce }",
+            &[["policies.a.mode", "-", "enforce", "counters are kept"]],
+        ),
+        ("{ P }\nmode: shadow", "{ P }", &[["mode", "shadow", "-", more]]),
+        ("{ P }", "{ P }\nmode: shadow", &[["mode", "-", "shadow", fewer]]),
+        ("{ P }\nmode: enforce", "{ P }", &[["mode", "enforce", "-", "takes effect at once"]]),
+        (
+            "{ P, enforce: 1% }\nmode: shadow",
+            "{ P, enforce: 2% }\nmode: shadow",
+            &[["policies.a.enforce", "1%", "2%", "counters are kept"]],
+        ),
+    ] {
+        let file =
+            |policy: &str| format!("policies:\n  a: {}\n", policy.replace('P', "limit: 5/h"));
+        assert_eq!(changes(&folder, &file(old), &file(new)), rows, "{old} {new}");
+    }
+}
+
+#[test]
+fn validate_against_says_of_each_limit_what_its_counters_become() {
+    let folder = Folder::new();
+    let file = |limits: &str| format!("policies:\n  a: {{ {limits} }}\n");
+    let hour = "all: [{ name: hour, limit: 5/h }";
+    for (old, new, rows) in [
+        (
+            format!("{hour}, {{ name: day, limit: 9/day }}]"),
+            format!("{hour}, {{ name: daily, limit: 9/day }}]"),
+            &[
+                ["policies.a.all[daily].limit", "-", "9/day", "starts from zero"],
+                [
+                    "policies.a.all[day].limit",
+                    "9/day",
+                    "-",
+                    "is called daily now: what it has counted is forgotten",
+                ],
+            ][..],
+        ),
+        (
+            format!("{hour}, {{ name: day, limit: 9/day }}]"),
+            format!("{hour}]"),
+            &[[
+                "policies.a.all[day].limit",
+                "9/day",
+                "-",
+                "is gone: what it has counted is forgotten",
+            ]],
+        ),
+        (
+            "name: hour, limit: 5/h".to_owned(),
+            format!("{hour}, {{ name: day, limit: 9/day }}]"),
+            &[
+                ["policies.a.all[day].limit", "-", "9/day", "starts from zero"],
+                ["policies.a.all[hour].limit", "-", "5/h", "counters are kept"],
+                ["policies.a.limit", "5/h", "-", "counters are kept"],
+                ["policies.a.name", "hour", "-", "counters are kept"],
+            ],
+        ),
+        (
+            "limit: 5/h".to_owned(),
+            format!("{hour}]"),
+            &[
+                ["policies.a.all[hour].limit", "-", "5/h", "starts from zero"],
+                [
+                    "policies.a.limit",
+                    "5/h",
+                    "-",
+                    "is called hour now: what it has counted is forgotten",
+                ],
+            ],
+        ),
+    ] {
+        assert_eq!(changes(&folder, &file(&old), &file(&new)), rows, "{old} {new}");
+    }
+}
+
+#[test]
+fn validate_against_says_that_the_policy_of_a_plan_counts_its_requests() {
+    let folder = Folder::new();
+    let file = |by: &str, gold: &str| {
+        format!(
+            "client_ip: {{ trusted_proxies: [10.0.0.1] }}\npolicies: {{ free: 1/s, gold: 2/s, pro: 3/s }}\n\
+             routes: [{{ policy: {{ by: \"header:{by}\", gold: {gold}, else: free }} }}]\n"
+        )
+    };
+    let some = "some of its requests are counted by another policy";
+    let rows = [
+        ["routes[all requests].policy.by", "header:x-plan", "header:x-tier", some],
+        ["routes[all requests].policy.gold", "gold", "pro", some],
+    ];
+    assert_eq!(changes(&folder, &file("x-plan", "gold"), &file("x-tier", "pro")), rows);
+}
+
 #[test]
 fn validate_against_warns_of_a_policy_that_another_store_counts() {
     let folder = Folder::new();
@@ -297,6 +424,106 @@ fn validate_against_warns_of_a_policy_that_another_store_counts() {
         "{}",
         output.stdout
     );
+}
+
+/// Files that a start reads: the text of the configuration, the file, and what is wrong with it.
+const NAMED_FILES: &[(&str, &str, &str)] = &[
+    (
+        "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: http://127.0.0.1:1, refusal: { page: FILE } }",
+        "a {{wait}} b",
+        ":2:57: proxy.refusal.page: FILE: `{{wait}}` is unknown",
+    ),
+    (
+        "jwt: { keys_file: FILE, algorithms: HS256 }",
+        "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n",
+        ":1:19: jwt.keys_file: FILE ",
+    ),
+    (
+        "jwt: { jwks_file: FILE, algorithms: RS256 }",
+        "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n",
+        ":1:19: jwt.jwks_file: FILE ",
+    ),
+    (
+        "admin: { token_file: FILE }",
+        "canary",
+        ":1:22: admin.token_file: FILE is shorter than 16 bytes",
+    ),
+    ("store: { url_file: FILE }", "gopher://canary", ":1:20: store.url_file: "),
+    (
+        "store: { hash_key_file: FILE }",
+        "canary",
+        ":1:25: store.hash_key_file: FILE: expected 32 hexadecimal digits",
+    ),
+    (
+        "listen: { resp: { address: 127.0.0.1:0, password_file: FILE } }",
+        "\n",
+        ":1:56: listen.resp.password_file: cannot read FILE: it is empty",
+    ),
+    (
+        "listen: { http: { address: 127.0.0.1:0, tls: { cert: FILE, key: FILE } } }",
+        "canary",
+        ":1:46: listen.http.tls: FILE: no certificate",
+    ),
+    (
+        "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: https://127.0.0.1:1, ca_file: FILE }",
+        "canary",
+        ":2:50: proxy.ca_file: FILE: no certificate",
+    ),
+    (
+        "policies: { a: { limit: 5/s, burst: 1, adaptive: { source: { probe: 'https://h/', token_file: FILE } } } }",
+        "",
+        ":1:50: policies.a.adaptive.token_file: cannot read FILE: it is empty",
+    ),
+];
+
+#[test]
+fn validate_refuses_what_a_start_would_refuse_in_a_named_file() {
+    let folder = Folder::new();
+    for (text, content, expected) in NAMED_FILES {
+        let named = folder.write("named", content);
+        let file = folder.write("t.yaml", text.replace("FILE", &named));
+        let output = run(&["validate", &file]);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{text}");
+        let expected = format!("{file}{}", expected.replace("FILE", &named));
+        assert!(output.stderr.contains(&expected), "{expected}: {}", output.stderr);
+        assert!(!output.stderr.contains("canary"), "{}", output.stderr);
+        let started = run(&["serve", "-c", &file]);
+        assert_eq!(started.code, Some(1), "{text}: {}", started.stderr);
+    }
+}
+
+/// A machine of CI often lacks secrets.
+#[test]
+fn a_named_file_that_is_not_there_is_a_warning() {
+    let folder = Folder::new();
+    for (text, ..) in NAMED_FILES {
+        let missing = folder.path("missing");
+        let file = folder.write("t.yaml", text.replace("FILE", &missing));
+        let output = run(&["validate", &file]);
+        assert_eq!(output.code, Some(0), "{text}: {}", output.stderr);
+        let expected = format!("{missing} was not read, and a start needs it: No such file");
+        assert!(output.stderr.contains(&expected), "{text}: {}", output.stderr);
+        assert!(output.stderr.contains("warning: "), "{text}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn named_files_that_are_right_are_not_mentioned() {
+    let folder = Folder::new();
+    let page = folder.write("page.html", "<p>{{retry_after}}</p>");
+    let secret = folder.write("secret", "0123456789abcdef0123456789abcdef\n");
+    let text = format!(
+        "listen: {{ proxy: 127.0.0.1:0, resp: {{ address: 127.0.0.1:0, password_file: {secret} }} }}
+proxy: {{ upstream: http://127.0.0.1:1, refusal: {{ page: {page} }} }}
+jwt: {{ keys_file: {secret}, algorithms: HS256 }}
+admin: {{ token_file: {secret} }}
+store: {{ hash_key_file: {secret} }}
+policies: {{ a: 5/s burst 1 }}
+routes: [{{ policy: a, key: \"jwt:sub\" }}]
+"
+    );
+    let output = run(&["validate", &folder.write("t.yaml", text)]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
 }
 
 #[test]

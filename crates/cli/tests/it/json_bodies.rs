@@ -88,6 +88,29 @@ fn each_value_has_a_limit_in_every_spelling_and_what_has_none_shares_one() {
     assert_eq!(status(&[JSON], bob), 200);
 }
 
+/// Guesses at one account count together, however its name is written.
+#[test]
+fn letter_case_makes_no_other_account_where_the_route_says_so() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let limits = LIMITS.replace("|global\" }", "|global\", case: insensitive }");
+    let proxy = Proxy::start(&folder, &origin.url(), "", &limits);
+    for (body, expected) in [
+        (r#"{"user":{"name":"ann@x.example"}}"#, 200),
+        (r#"{"user":{"name":"Ann@X.example"}}"#, 429),
+        (r#"{"user":{"name":" ANN@x.EXAMPLE "}}"#, 429),
+        (r#"{"user":{"name":"J\u00d6RG"}}"#, 200),
+        (r#"{"user":{"name":"j\u00f6rg"}}"#, 429),
+        (r#"{"user":{"name":true}}"#, 200),
+        (r#"{"user":{"name":"TRUE"}}"#, 429),
+        // Nobody can pass for all others.
+        (r#"{"user":{}}"#, 200),
+        (r#"{"user":{"name":"GLOBAL"}}"#, 200),
+    ] {
+        let status = proxy.server.send("POST", "/login", &[JSON], body.as_bytes()).status;
+        assert_eq!(status, expected, "{body}");
+    }
+}
+
 #[test]
 fn no_text_moves_from_one_value_to_the_next() {
     let (folder, origin) = (Folder::new(), Origin::mirror());

@@ -261,3 +261,40 @@ fn a_key_gets_a_limit_in_place_of_one_of_several() {
         assert_eq!(server.remaining("plan", "ann"), 200);
     }
 }
+
+#[test]
+fn a_missing_override_names_what_there_is() {
+    let folder = Folder::new();
+    let server = Server::with_config(&folder, FILE);
+    let path = "/v1/overrides/plan/ann";
+    let answer = |method: &str, query: &str| {
+        let reply = server.send(method, &format!("{path}{query}"), &[], b"");
+        let problem = if reply.body.is_empty() { Value::Null } else { reply.json() };
+        (reply.status, problem["detail"].as_str().unwrap_or_default().to_owned())
+    };
+    let none = "`ann` has no stored override of policy `plan`";
+    let of_one = "`ann` has no stored override of limit `units` of policy `plan`";
+    assert_eq!(answer("DELETE", ""), (404, none.to_owned()));
+    assert_eq!(answer("DELETE", "?limit_name=units"), (404, of_one.to_owned()));
+    for name in ["requests", "units"] {
+        let body = json!({"limit_name": name, "limit": "50/day"}).to_string();
+        assert_eq!(server.send("PUT", path, &[], body.as_bytes()).status, 204);
+    }
+    let (status, detail) = answer("DELETE", "");
+    assert_eq!(status, 404);
+    assert_eq!(
+        detail,
+        format!(
+            "{none}: only of single limits, so add ?limit_name=NAME for one of requests, units"
+        )
+    );
+    for method in ["GET", "DELETE"] {
+        let (status, detail) = answer(method, "?limit_name=unit");
+        assert_eq!(status, 404, "{method}");
+        assert_eq!(
+            detail,
+            "`ann` has no stored override of limit `unit` of policy `plan`: its limits are requests, units"
+        );
+    }
+    assert_eq!(answer("GET", "").0, 200, "nothing is deleted");
+}

@@ -9,6 +9,7 @@ use crate::support::{Folder, Server, run, tidegate};
 const USER: &str = "canary-user@example.com";
 const CLIENT: &str = "203.0.113.77";
 const PATH: &str = "/canary-path";
+const REQUEST: &str = "canary-request-7";
 const SECRET: &str = "00112233445566778899aabbccddeeff";
 
 const RULES: &str = "
@@ -74,6 +75,7 @@ impl Asked {
                 ("X-Forwarded-Uri", PATH),
                 ("X-Forwarded-Method", "GET"),
                 ("X-Forwarded-For", CLIENT),
+                ("X-Request-Id", REQUEST),
             ];
             self.server.send("GET", "/v1/auth", &headers, b"");
         }
@@ -145,7 +147,7 @@ fn contents(redis: &RedisServer) -> String {
 
 /// Which of the canaries a text has.
 fn readable(text: &str) -> Vec<&'static str> {
-    [USER, CLIENT, PATH].into_iter().filter(|canary| text.contains(canary)).collect()
+    [USER, CLIENT, PATH, REQUEST].into_iter().filter(|canary| text.contains(canary)).collect()
 }
 
 #[test]
@@ -189,7 +191,8 @@ fn no_identifier_leaves_the_process_and_without_the_key_all_of_them_do() {
     assert_eq!(readable(&contents(&redis)), [USER, CLIENT, PATH]);
     for (name, text) in shown.outputs() {
         let expected: &[&str] = match name {
-            "log" | "feed" => &[USER, CLIENT, PATH],
+            "log" => &[USER, CLIENT, PATH, REQUEST],
+            "feed" => &[USER, CLIENT, PATH],
             "metrics" | "status" => &[PATH],
             "overrides" => &[USER],
             _ => &[],
@@ -362,5 +365,27 @@ fn a_file_that_hashes_and_shows_keys_is_refused() {
             assert_eq!(printed.code, Some(1), "{command:?}: {}", printed.stderr);
             assert!((printed.stdout + &printed.stderr).contains(&expected), "{command:?}");
         }
+    }
+}
+
+/// Without `hash_keys` identifiers are readable, and the odd ones are hashed under the secret of the file: two servers with
+/// the same file count one together, and one with the built-in secret counts it by itself.
+#[test]
+fn odd_identifiers_are_hashed_under_the_secret_of_the_file() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let secret = folder.write("secret", "000102030405060708090a0b0c0d0e0f\n");
+    let start = |more: &str| {
+        let store = format!("store: {{ url: \"{}\", deadline: 10s{more} }}\n", redis.url());
+        Server::with_config(&Folder::new(), &format!("{store}policies: {{ api: 5/h }}\n"))
+    };
+    let with_file = format!(", hash_key_file: {secret}");
+    let servers = [start(&with_file), start(&with_file), start("")];
+    for (key, left) in [("ann", [4, 3, 2]), ("naïve ann", [4, 3, 4])] {
+        let ask = |server: &Server| {
+            let body = format!(r#"{{"policy":"api","key":"{key}"}}"#);
+            server.post("/v1/check", &body).json()["remaining"].as_u64().unwrap()
+        };
+        let seen: Vec<u64> = servers.iter().map(ask).collect();
+        assert_eq!(seen, left, "{key}");
     }
 }

@@ -263,7 +263,7 @@ fn invalid_proxy_configurations_are_explained() {
         ),
         (
             "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: http://a, connect_timeout: 2h }",
-            "proxy.connect_timeout: expected 1ms to 60s",
+            "proxy.connect_timeout: expected 1ms to 1min",
         ),
         (
             "listen: { proxy: 127.0.0.1:0 }\nproxy: { upstream: http://a, health: { path: healthz } }",

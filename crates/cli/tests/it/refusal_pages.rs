@@ -4,7 +4,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::processes::wait_until;
+use serde_json::{Value, json};
+
+use crate::processes::{RedisServer, wait_until};
 use crate::programs::node;
 use crate::proxy_support::{Origin, Proxy};
 use crate::support::{DEADLINE, Folder, Reply, run, tidegate};
@@ -142,6 +144,84 @@ fn a_server_with_a_bad_page_does_not_start() {
     let said = run(&["validate", &wrong]).stderr;
     assert!(said.contains("proxy.refusal.assets[0]: `a/b`: expected a file extension"), "{said}");
     assert!(said.contains("proxy.refusal.api[0]: `x`: expected one like /api/login"), "{said}");
+}
+
+/// The working directory may be another one than people think: a service has `/`.
+#[test]
+fn a_page_that_is_not_there_is_named_with_its_whole_path() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", config("http://127.0.0.1:1", "{ page: pages/wait.html }"));
+    let ran = tidegate(&["serve", "-c", &file]).current_dir(folder.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(said.contains(&folder.path("pages/wait.html")), "{said}");
+}
+
+#[test]
+fn while_the_store_fails_people_get_a_page_and_programs_the_problem() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let page = folder.write("page.html", PAGE);
+    for policy in [
+        "limit: 5/h",
+        "algorithm: leaky-bucket, limit: 1/s, max_wait: 1s",
+        "algorithm: concurrency, limit: 5",
+    ] {
+        let proxy = Proxy::start(
+            &folder,
+            &origin.url(),
+            &format!(", refusal: {{ page: {page} }}"),
+            &format!(
+                "store: redis://127.0.0.1:1\n\
+                 policies: {{ login: {{ {policy}, on_store_error: {{ deny: 300s }} }} }}\n\
+                 routes: [{{ policy: login }}]"
+            ),
+        );
+        for (headers, kind) in [
+            (&[HTML][..], "text/html; charset=utf-8"),
+            (&[("Accept", "application/json")], "application/problem+json"),
+            (&[], "application/problem+json"),
+        ] {
+            let reply = proxy.server.send("GET", "/", headers, b"");
+            assert_eq!(reply.status, 503, "{policy}: {reply:?}");
+            assert_eq!(reply.header("content-type"), Some(kind), "{policy}: {reply:?}");
+            assert!(reply.header("cache-control").unwrap().starts_with("no-store"), "{reply:?}");
+            let wait = reply.header("retry-after").unwrap();
+            assert!((300..=360).contains(&wait.parse::<u64>().unwrap()), "{wait}");
+            let (title, reload) = ("<title>Back Soon</title>", format!("content=\"{wait}\""));
+            let is_page = reply.body.contains(title) && reply.body.contains(&reload);
+            assert_eq!(is_page, kind.starts_with("text/html"), "{policy}: {reply:?}");
+        }
+    }
+    assert_eq!(origin.requests(), 0);
+}
+
+#[test]
+fn the_number_on_a_page_is_in_the_log_line_of_its_refusal() {
+    let (redis, origin) = (RedisServer::start(), Origin::mirror());
+    // Their answers come at once, and later. The deadline is long, because the machine may be slow.
+    let in_redis = format!("store: {{ url: \"{}\", deadline: 5s }}\n", redis.url());
+    for store in ["", &in_redis] {
+        let folder = Folder::new();
+        let (page, log) = (folder.write("page.html", PAGE), folder.path("log"));
+        let config = config(&origin.url(), &format!("{{ page: {page} }}"));
+        let file = folder.write("t.yaml", format!("{store}{config}"));
+        let proxy = used_up(&mut tidegate(&["serve", "-c", &file]), &log);
+        let ids = || {
+            let text = fs::read_to_string(&log).unwrap();
+            let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let refused = events.filter(|event| event["message"] == "refused");
+            refused.map(|event| event["request_id"].clone()).collect::<Vec<_>>()
+        };
+        let trace = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let shown = get(&proxy, "/", &[HTML]);
+        get(&proxy, "/", &[("X-Request-Id", "a\tb")]);
+        get(&proxy, "/", &[trace]);
+        // Nobody is told a number here, and a long text is none.
+        get(&proxy, "/", &[("X-Request-Id", &"x".repeat(200))]);
+        wait_until("refusals are logged", DEADLINE, || ids().len() == 4);
+        let new = shown.header("x-request-id").unwrap();
+        let expected = [json!(new), json!("a\\tb"), json!(&trace.1[3..35]), Value::Null];
+        assert_eq!(ids(), expected, "{store}");
+    }
 }
 
 #[test]

@@ -348,6 +348,122 @@ fn more_flips_than_allowed_fail() {
     assert_eq!(code(&["--against", "/nowhere.yaml"]).0, Some(1));
 }
 
+/// What `--against` prints as JSON.
+fn compared(folder: &Folder, log: &str, old: &str, new: &str) -> Value {
+    let (old, new) = (folder.write("old.yaml", old), folder.write("new.yaml", new));
+    let log = folder.write("access.log", log);
+    let output = run(&["replay", &log, "-c", &new, "--against", &old, "--json"]);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{new}");
+    serde_json::from_str(&output.stdout).expect(&output.stdout)
+}
+
+#[test]
+fn against_compares_what_callers_get_and_not_what_shadow_would_deny() {
+    let folder = Folder::new();
+    let log: String = (1..=20).map(|client| log(&format!("192.0.2.{client}"), "/", 0..5)).collect();
+    let file = |top: &str, options: &str| {
+        format!(
+            "listen: {{ proxy: 127.0.0.1:8000 }}\nproxy: {{ upstream: http://127.0.0.1:3000 }}\n{top}\n\
+             policies: {{ api: {{ {options} }} }}\nroutes: [{{ policy: api }}]\n"
+        )
+    };
+    let window = "algorithm: fixed-window, limit: 3/h";
+    let shaper = "algorithm: leaky-bucket, limit: 1/h, max_wait: 2h";
+    for limit in [window, shaper] {
+        let shadow = format!("{limit}, mode: shadow");
+        for (old, new, denied, admitted) in [
+            (file("", &shadow), file("", limit), 40, 0),
+            (file("", limit), file("", &shadow), 0, 40),
+            (file("mode: shadow", limit), file("", limit), 40, 0),
+            (file("", &shadow), file("mode: shadow", limit), 0, 0),
+        ] {
+            let report = compared(&folder, &log, &old, &new);
+            let flips = (&report["newly_denied"], &report["newly_admitted"]);
+            assert_eq!(flips, (&denied.into(), &admitted.into()), "{old} {new}");
+            let noted = "40 requests were denied in shadow by one of the files";
+            assert!(report["notes"].to_string().contains(noted), "{report}");
+        }
+    }
+    let part = |percent: &str| file("", &format!("{window}, enforce: {percent}"));
+    let report = compared(&folder, &log, &part("10%"), &part("90%"));
+    assert!((2..40).contains(&report["newly_denied"].as_u64().unwrap()), "{report}");
+    // Without `--against`, the report says what the policy would deny.
+    let (log, new) = (folder.path("access.log"), folder.write("new.yaml", part("10%")));
+    let output = run(&["replay", &log, "-c", &new, "--json"]);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(report["policies"][0]["denied"], 40);
+}
+
+#[test]
+fn routes_to_leaky_buckets_are_replayed_and_those_to_concurrency_are_noted() {
+    let folder = Folder::new();
+    let config = folder.write(
+        "proxy.yaml",
+        "listen: { proxy: 127.0.0.1:8000 }
+proxy: { upstream: http://127.0.0.1:3000 }
+policies:
+  queue: { algorithm: leaky-bucket, limit: 1/s, max_wait: 1s }
+  busy: { algorithm: concurrency, limit: 5 }
+routes: [{ match: { path: /api/* }, policy: queue }, { match: { path: /busy }, policy: busy }]
+",
+    );
+    let lines = log("192.0.2.7", "/api/a", 0..1).repeat(5) + &log("192.0.2.7", "/busy", 0..3);
+    let log = folder.write("access.log", &lines);
+    let output = run(&["replay", &log, "-c", &config, "--json"]);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&report["unreadable"], &report["unlimited"]), (&0.into(), &0.into()));
+    let rows = report["policies"].as_array().unwrap();
+    let rows: Vec<_> =
+        rows.iter().map(|it| (&it["policy"], &it["requests"], &it["denied"])).collect();
+    assert_eq!(rows, [(&"queue".into(), &5.into(), &3.into())]);
+    let noted = "3 requests were not replayed: their policies limit concurrency";
+    assert!(report["notes"].to_string().contains(noted), "{report}");
+    let output = run(&["replay", &log, "-c", &config, "--against", &config]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert!(output.stdout.contains("0 requests are decided otherwise"), "{}", output.stdout);
+    assert!(output.stdout.contains(noted), "{}", output.stdout);
+}
+
+/// A JSON log has headers, and still no token that could be verified and no body.
+#[test]
+fn tokens_and_bodies_are_noted_however_many_headers_the_log_has() {
+    let folder = Folder::new();
+    let headers =
+        r#""User-Agent":["x"],"Referer":["y"],"Accept":["*/*"],"Authorization":["Bearer z"]"#;
+    let line = format!(
+        "{{\"time\":\"2026-10-10T13:55:36.5Z\",\"client_ip\":\"192.0.2.7\",\"method\":\"GET\",\"path\":\"/\",\
+         \"headers\":{{{headers}}}}}\n"
+    );
+    let log = folder.write("access.log", line.repeat(3));
+    for (route, by_headers, by_contents) in [
+        (r#"policy: { by: "jwt:plan", gold: api, else: api }"#, false, true),
+        (r#"policy: api, key: "jwt:sub""#, false, true),
+        (r#"policy: api, key: "json:/user""#, false, true),
+        (r#"policy: api, key: "header:x-user""#, false, false),
+        ("policy: api", false, false),
+    ] {
+        let text = format!(
+            "jwt: {{ keys_file: /nowhere.pem, algorithms: RS256 }}\npolicies: {{ api: 5/s burst 1 }}\nroutes: [{{ {route} }}]\n"
+        );
+        let config = folder.write("t.yaml", text);
+        let output = run(&["replay", &log, "-c", &config, "--json"]);
+        let report: Value = serde_json::from_str(&output.stdout).expect(&output.stderr);
+        let notes = report["notes"].to_string();
+        let contents = "3 requests should be counted or routed by tokens or bodies";
+        assert_eq!(notes.contains(contents), by_contents, "{route}: {notes}");
+        assert_eq!(notes.contains("headers or cookies"), by_headers, "{route}: {notes}");
+    }
+    // A log without headers is told apart.
+    let plain =
+        replay(&self::log("192.0.2.7", "/", 0..2), &["--policy", "1/s", "--key", "jwt:sub"]);
+    assert!(
+        plain.stdout.contains("2 requests should be counted or routed by tokens"),
+        "{}",
+        plain.stdout
+    );
+    assert!(!plain.stdout.contains("headers or cookies"), "{}", plain.stdout);
+}
+
 #[test]
 fn a_log_that_is_not_sorted_is_noted_above_the_numbers() {
     let folder = Folder::new();

@@ -230,3 +230,125 @@ fn a_line_under_limit_gets_the_map_to_write() {
         check(&format!("policies: {{ a: {map} }}"), &[]);
     }
 }
+
+#[test]
+fn likely_mistakes_get_what_to_write() {
+    let proxy = |refusal: &str| {
+        format!(
+            "listen: {{ proxy: 127.0.0.1:80 }}\nproxy: {{ upstream: \"http://127.0.0.1:1\", refusal: {refusal} }}"
+        )
+    };
+    let policy = |policy: &str| format!("policies: {{ a: {policy} }}");
+    let jwt = |more: &str| format!("jwt: {{ keys_file: k, algorithms: RS256, {more} }}");
+    for (text, told) in [
+        (
+            "jwt: { jwks_url: \"https://a/jwks\", jwks_file: k, algorithms: RS256 }".to_owned(),
+            "jwt: unknown key `jwks_url`: tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a \
+             timer write that file and reload",
+        ),
+        (
+            jwt("secret: hunter2"),
+            "jwt: unknown key `secret`: write the secret into a file, and name the file as `keys_file`",
+        ),
+        (
+            "jwt: { keys_file: k, algorithms: rs256 }".to_owned(),
+            "jwt.algorithms: unknown algorithm `rs256`, did you mean `RS256`?",
+        ),
+        (
+            "policies: { a: { all: [{ name: x, limit: 5/s }, { name: y, limit: 9/h }] } }\n\
+             overrides: [{ policy: a, name: x, key: k, limit: 7/s }]"
+                .to_owned(),
+            "overrides[0]: unknown key `name`, did you mean `limit_name`?",
+        ),
+        (
+            policy("{ all: [{ name: x, limit: 5/s, enforce: 10% }] }"),
+            "policies.a.all[0]: `enforce` belongs to the policy, not to one of its limits: write it beside `all`",
+        ),
+        (
+            policy("{ any: [{ name: x, limit: 5/s, mode: shadow }] }"),
+            "policies.a.any[0]: `mode` belongs to the policy, not to one of its limits: write it beside `any`",
+        ),
+        (
+            policy("5/s enforce 10%"),
+            "policies.a: `enforce` does not go into a line: write a map, as in `a: { limit: 100/min, enforce: 10% }`",
+        ),
+        (
+            policy("sliding-log 5/min mode shadow"),
+            "policies.a: `mode` does not go into a line: write a map, as in `a: { limit: 100/min, mode: shadow }`",
+        ),
+        (proxy("page.html"), "proxy.refusal: expected a map: write `refusal: { page: page.html }`"),
+        (proxy("{ assets: css }"), "proxy.refusal.assets: expected a list: write `assets: [css]`"),
+        (
+            proxy("{ page: \"\" }"),
+            "proxy.refusal.page: is empty: name the file with the page, or leave `page` out for the built-in one",
+        ),
+        (
+            "client_ip: { trusted_proxies: 10.0.0.0/8 }".to_owned(),
+            "client_ip.trusted_proxies: expected a list: write `trusted_proxies: [10.0.0.0/8]`",
+        ),
+        (
+            policy("{ limit: 5/s, deny_cache: 5s }"),
+            "policies.a.deny_cache: expected true, false or a map: write `deny_cache: { ttl: 5s }`",
+        ),
+        (
+            "headers: { dialect: draft-6 }".to_owned(),
+            "headers.dialect: unknown `draft-6`, did you mean `legacy`?",
+        ),
+        (
+            "headers: { dialect: draft-8 }".to_owned(),
+            "headers.dialect: unknown `draft-8`, did you mean `draft-11`?",
+        ),
+    ] {
+        let said = problems(&text);
+        let messages: Vec<_> =
+            said.iter().map(|line| line.splitn(4, ':').last().unwrap()).collect();
+        assert_eq!(messages, [format!(" {told}")], "{text}");
+    }
+    // Nothing of a secret is repeated.
+    for text in [
+        "client_ip: { trusted_proxies: '${PASSWORD}' }".to_owned(),
+        proxy("'${PASSWORD}'"),
+        policy("'5/s enforce ${PASSWORD}'"),
+    ] {
+        let said = problems(&text).concat();
+        assert!(!said.is_empty() && !said.contains("hunter2"), "{text}: {said}");
+    }
+}
+
+#[test]
+fn a_choice_that_cannot_be_made_is_told_at_its_part_with_an_example() {
+    let file = |route: &str| {
+        format!(
+            "policies: {{ a: 5/s burst 1, b: {{ limit: 5/s, burst: 1, adaptive: {{ source: latency, in_flight: 16 }} }} }}\n\
+             routes: [{{ {route} }}]\n"
+        )
+    };
+    let part =
+        "`client_ip` cannot choose: expected header:NAME, cookie:NAME, query:NAME or jwt:CLAIM";
+    let none = "names no value: add some, as in";
+    for (route, told) in [
+        ("policy: { by: client_ip, gold: a, else: b }", format!("routes[0].policy.by: {part}")),
+        (
+            "policy: { by: \"header:x-plan\", else: b }",
+            format!(
+                "routes[0].policy: {none} `{{ by: \"header:x-plan\", pro: api-pro, else: api-free }}`"
+            ),
+        ),
+        (
+            "policy: a, priority: { by: client_ip, gold: critical, else: batch }",
+            format!("routes[0].priority.by: {part}"),
+        ),
+        (
+            "policy: a, priority: { by: \"header:x-plan\", else: batch }",
+            format!(
+                "routes[0].priority: {none} `{{ by: \"header:x-plan\", pro: critical, else: batch }}`"
+            ),
+        ),
+    ] {
+        let (parsed, warnings) = Config::examine(&file(route), &lookup, STORES);
+        let said: Vec<_> = parsed.map(drop).unwrap_err().into_iter().map(|it| it.message).collect();
+        assert_eq!(said, [told], "{route}");
+        let is_about_choices = |it: &Problem| it.message.contains("trusted_proxies");
+        assert_eq!(warnings.iter().any(is_about_choices), !route.contains("client_ip"), "{route}");
+    }
+}

@@ -111,18 +111,20 @@ fn plans_that_make_no_sense_are_told_at_their_value() {
         (
             "policy: { by: client_ip, pro: pro, else: api }",
             &[
-                "routes[0].policy: `client_ip` cannot choose: expected header:NAME, cookie:NAME, query:NAME or jwt:CLAIM",
+                "routes[0].policy.by: `client_ip` cannot choose: expected header:NAME, cookie:NAME, query:NAME or jwt:CLAIM",
             ],
         ),
         (
             "policy: { by: x-plan, pro: pro, else: api }",
             &[
-                "routes[0].policy: `x-plan` cannot choose: expected header:NAME, cookie:NAME, query:NAME or jwt:CLAIM",
+                "routes[0].policy.by: `x-plan` cannot choose: expected header:NAME, cookie:NAME, query:NAME or jwt:CLAIM",
             ],
         ),
         (
             "policy: { by: \"header:x-plan\", else: api }",
-            &["routes[0].policy: names 0 values: expected 1 to 64"],
+            &[
+                "routes[0].policy: names no value: add some, as in `{ by: \"header:x-plan\", pro: api-pro, else: api-free }`",
+            ],
         ),
         (
             "policy: api, priority: { by: \"header:x-plan\", pro: critical, else: batch }",

@@ -13,7 +13,7 @@ use tidegate_core::text::{closest, printable};
 
 use super::{FINGERPRINT, GLOBAL};
 use crate::json::{Pointer, Repeated};
-use crate::path::{bytes, component};
+use crate::path::{bytes, component, without_case};
 use crate::token::Claim;
 use crate::{AmbiguousRequest, Case, ClientRequest, MatchedRoute};
 
@@ -152,11 +152,12 @@ impl Part {
         matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Jwt(_) | Self::Fingerprint)
     }
 
-    /// Whether it depends on a header that access logs usually lack, or on a body.
+    /// Whether it depends on a header that access logs usually lack, other than a token.
     pub(crate) fn reads_unlogged_headers(&self) -> bool {
         let is_logged = |name| name == USER_AGENT || name == REFERER;
-        let reads_any = self.reads_headers() || self.reads_body();
-        reads_any && !matches!(self, Self::Header(name) if is_logged(name))
+        self.reads_headers()
+            && !self.is_signed()
+            && !matches!(self, Self::Header(name) if is_logged(name))
     }
 
     /// Its value in a request; `None` if it is missing or empty. An error if it is there twice: one server reads the
@@ -172,7 +173,7 @@ impl Part {
             Self::Cookie(name) => cookie(request, name)?,
             Self::Query(name) => query(request, name)?,
             Self::Jwt(claim) => request.claim(claim)?.unwrap_or_default().into_bytes(),
-            Self::Json(pointer) => json(request, pointer)?.unwrap_or_default().into_bytes(),
+            Self::Json(pointer) => json(request, pointer, route.case)?.into_bytes(),
             Self::Host => request.host.clone().into_bytes(),
             Self::Method => request.method.as_bytes().to_vec(),
             Self::Path => request.path.counted_in(route.case).into_owned().into_bytes(),
@@ -348,12 +349,17 @@ fn query(request: &ClientRequest<'_>, name: &LenientName) -> Result<Vec<u8>, Amb
 fn json(
     request: &ClientRequest<'_>,
     pointer: &Pointer,
-) -> Result<Option<String>, AmbiguousRequest> {
+    case: Case,
+) -> Result<String, AmbiguousRequest> {
     let value = request.json().map(|body| pointer.value(body)).transpose();
     let repeated = |Repeated| {
         AmbiguousRequest::Repeated(format!("`{}` of the body", printable(&pointer.to_string())))
     };
-    value.map(Option::flatten).map_err(repeated)
+    let value = value.map_err(repeated)?.flatten().unwrap_or_default();
+    Ok(match case {
+        Case::Sensitive => value,
+        Case::Insensitive => value.chars().flat_map(without_case).collect(),
+    })
 }
 
 /// The value of the only pair with this name; `Err` if there are several, or one that only some servers read so.

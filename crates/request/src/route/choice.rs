@@ -1,5 +1,7 @@
 //! What a route chooses by what a request says of itself, such as its plan.
 
+use std::fmt;
+
 use tidegate_core::text::printable;
 
 use super::condition::{Values, spelling};
@@ -18,26 +20,33 @@ pub struct Choice<T> {
     otherwise: T,
 }
 
+/// Why nothing can be chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BadChoice {
+    /// This part of a request cannot choose.
+    Part(String),
+    /// There are so many values, which is none or too many.
+    Values(usize),
+}
+
 impl<T> Choice<T> {
     /// Always the same.
     pub const fn always(value: T) -> Self {
         Self { by: None, named: Vec::new(), otherwise: value }
     }
 
-    /// By a part of a request, as it is written in a configuration: `header:x-plan`. An error says what was expected.
+    /// By a part of a request, as it is written in a configuration: `header:x-plan`.
     pub fn by(
         part: &str,
         named: impl IntoIterator<Item = (String, T)>,
         otherwise: T,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, BadChoice> {
         let by = Part::read(part).ok().filter(|it| it.can_choose() && !part.contains('|'));
-        let by = by.ok_or_else(|| {
-            format!("`{}` cannot choose: expected {}", printable(part), Part::CHOOSING_NAMES)
-        })?;
+        let by = by.ok_or_else(|| BadChoice::Part(part.to_owned()))?;
         let spelt = |(value, chosen): (String, T)| (spelling(&by, &value), chosen);
         let named: Vec<_> = named.into_iter().map(spelt).collect();
         if named.is_empty() || named.len() > NAMED_MAX {
-            return Err(format!("names {} values: expected 1 to {NAMED_MAX}", named.len()));
+            return Err(BadChoice::Values(named.len()));
         }
         Ok(Self { by: Some(by), named, otherwise })
     }
@@ -80,5 +89,17 @@ impl<T> Choice<T> {
     pub(super) fn map<U>(self, mut make: impl FnMut(T) -> U) -> Choice<U> {
         let named = self.named.into_iter().map(|(name, value)| (name, make(value))).collect();
         Choice { by: self.by, named, otherwise: make(self.otherwise) }
+    }
+}
+
+impl fmt::Display for BadChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part(part) => {
+                write!(f, "`{}` cannot choose: expected {}", printable(part), Part::CHOOSING_NAMES)
+            }
+            Self::Values(0) => f.write_str("names no value: add some"),
+            Self::Values(count) => write!(f, "names {count} values: expected at most {NAMED_MAX}"),
+        }
     }
 }

@@ -91,8 +91,13 @@ impl FromStr for TokenAlgorithm {
     /// The error is for people.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::named(text).ok_or_else(|| {
-            let known = Self::NAMED.map(|(name, _)| name).join(", ");
-            format!("unknown algorithm `{}`: expected one of {known}", printable(text))
+            let (known, typed) = (Self::NAMED.map(|(name, _)| name), printable(text));
+            match known.iter().find(|name| name.eq_ignore_ascii_case(text)) {
+                Some(meant) => format!("unknown algorithm `{typed}`, did you mean `{meant}`?"),
+                None => {
+                    format!("unknown algorithm `{typed}`: expected one of {}", known.join(", "))
+                }
+            }
         })
     }
 }

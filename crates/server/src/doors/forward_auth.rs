@@ -70,7 +70,8 @@ async fn decide(
     // The proxy may request another status than the policy's.
     let denied = if denied == StatusCode::TOO_MANY_REQUESTS { status } else { denied };
     let cause = Cause::of(&question, Some(found.by), answer.binding);
-    let why = Why { rules: &RefusalRules::default(), cause, policy: answer.policy };
+    let (rules, id) = (&RefusalRules::default(), None);
+    let why = Why { rules, cause, policy: answer.policy, id };
     Ok(refusal::response(&seen, Problem::limited(denied, &answer), why, response_headers))
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tidegate::{Key, LimitError, Limiter, SystemClock};
 
 use super::labels::KeyLabels;
+use super::request_id::RequestId;
 use crate::metrics::{Door, Outcome, Status};
 use tidegate_core::text::printable;
 use tidegate_request::Peer;
@@ -49,6 +50,7 @@ pub(crate) struct RequestLine<'a> {
     pub(crate) path: &'a str,
     /// The route that matched.
     pub(crate) route: Option<&'a str>,
+    pub(crate) id: Option<RequestId<&'a str>>,
 }
 
 /// Longer paths are cut.
@@ -187,10 +189,19 @@ impl Events {
                 method = request.map(|it| printable(it.method)),
                 path = request.map(path),
                 route = request.and_then(|it| it.route).map(printable),
+                request_id = request.and_then(|it| it.id).map(|id| self.request_id(id)),
                 retry_after_ms = outcome.retry_after_us.map(|us| us.div_ceil(1000)),
                 lines_dropped,
                 "refused"
             );
+        }
+    }
+
+    /// One that was made here says nothing of anybody.
+    fn request_id(&self, id: RequestId<&str>) -> String {
+        match id {
+            RequestId::Brought(text) => self.labels.public(printable(text)),
+            RequestId::New(_) => id.to_string(),
         }
     }
 

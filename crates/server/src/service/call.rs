@@ -10,6 +10,7 @@ use tidegate::{
 };
 
 use super::{Asked, CheckService, Handle, InForce, Unanswered, steady_us};
+use crate::logs::RequestId;
 use crate::metrics::{Counters, Door, Outcome, Status};
 use tidegate_config::BY_REQUEST;
 use tidegate_request::{AmbiguousRequest, ClientRequest, RouteMatch};
@@ -58,12 +59,19 @@ pub(crate) struct SeenRequest<'s, 'q> {
     /// Without the query, which may hold secrets.
     pub(crate) path: &'q str,
     pub(crate) route: Option<&'s str>,
+    pub(crate) id: Option<RequestId<&'q str>>,
 }
 
 impl<'s, 'q> SeenRequest<'s, 'q> {
     pub(crate) fn new(seen: &'q ClientRequest<'_>, found: &RouteMatch<'s>) -> Self {
         let (client, method, path) = (seen.client, &*seen.method, seen.path.counted());
-        Self { client, method, path, route: found.route.name }
+        let id = RequestId::brought(&seen.headers);
+        Self { client, method, path, route: found.route.name, id }
+    }
+
+    /// The same with this id.
+    pub(crate) const fn with_id(self, id: RequestId<&'q str>) -> Self {
+        Self { id: Some(id), ..self }
     }
 }
 
@@ -465,18 +473,21 @@ struct OwnedRequest<'s> {
     method: Box<str>,
     path: Box<str>,
     route: Option<&'s str>,
+    id: Option<RequestId<Box<str>>>,
 }
 
 impl<'s> From<SeenRequest<'s, '_>> for OwnedRequest<'s> {
-    fn from(SeenRequest { client, method, path, route }: SeenRequest<'s, '_>) -> Self {
-        Self { client, method: method.into(), path: path.into(), route }
+    fn from(SeenRequest { client, method, path, route, id }: SeenRequest<'s, '_>) -> Self {
+        let id = id.map(RequestId::into_owned);
+        Self { client, method: method.into(), path: path.into(), route, id }
     }
 }
 
 impl<'s> OwnedRequest<'s> {
     fn seen(&self) -> SeenRequest<'s, '_> {
-        let Self { client, method, path, route } = self;
-        SeenRequest { client: *client, method, path, route: *route }
+        let Self { client, method, path, route, id } = self;
+        let id = id.as_ref().map(RequestId::borrowed);
+        SeenRequest { client: *client, method, path, route: *route, id }
     }
 }
 

@@ -21,10 +21,17 @@ impl RefusalRules {
     pub(crate) fn from_settings(settings: &RefusalSettings) -> Result<Self, String> {
         let read = |path: &Path| {
             let page = Template::read(path);
-            page.map_err(|why| format!("proxy.refusal.page: {}: {why}", path.display()))
+            // A path is relative to the working directory, which need not be the one that people think of.
+            let whole = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            page.map_err(|why| format!("proxy.refusal.page: {}: {why}", whole().display()))
         };
         let page = settings.page.as_deref().map(read).transpose()?;
         Ok(Self { settings: settings.clone(), page })
+    }
+
+    /// Whether people get a page of the operator's.
+    pub(crate) const fn has_page(&self) -> bool {
+        self.page.is_some()
     }
 
     /// The operator's page, filled in.

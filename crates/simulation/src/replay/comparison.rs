@@ -22,7 +22,7 @@ const CLIENTS_MAX: usize = 200_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Flips {
     pub requests: u64,
-    /// Admitted by the old configuration, and denied by the new one.
+    /// Admitted by the old configuration, and denied by the new one. What is denied in shadow is admitted.
     pub newly_denied: u64,
     /// Denied by the old configuration, and admitted by the new one.
     pub newly_admitted: u64,
@@ -151,8 +151,10 @@ impl Comparison {
     }
 
     fn add(&mut self, at: LogTime, before: &Verdict<'_>, now: Verdict<'_>, plan: Option<String>) {
-        let (was, is) = (before.is_denied, now.is_denied);
-        self.counts.lacks_headers += u64::from(now.lacks_headers);
+        let (was, is) = (before.refused, now.refused);
+        self.counts.lacks(now.lacks);
+        self.counts.not_replayed += u64::from(before.not_replayed || now.not_replayed);
+        self.counts.shadow_denied += u64::from(before.shadow_denied || now.shadow_denied);
         self.total.add(was, is);
         if let Some(policy) = now.policy.or(before.policy) {
             self.policies.entry(policy.to_owned()).or_default().add(was, is);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::plans::{self, PlanCounts};
 use super::rates::ClientRates;
 use super::record::{LineError, LogTime, rfc_3339_utc};
-use super::replayer::Outcome;
+use super::replayer::{Lacks, Outcome};
 use super::timeline::Timeline;
 use tidegate_core::text::printable;
 
@@ -31,8 +31,14 @@ pub(super) struct ReplayCounts {
     pub(super) has_fraction: bool,
     /// Lines that are much older than an earlier one.
     pub(super) stepped_back: u64,
-    /// Requests whose key needs headers that the log does not have.
+    /// Requests whose key or route needs headers that the log does not have.
     pub(super) lacks_headers: u64,
+    /// Requests whose key or route needs a token or a body.
+    pub(super) lacks_contents: u64,
+    /// Requests to policies that limit concurrency.
+    pub(super) not_replayed: u64,
+    /// Requests that one of two configurations would have refused if it were not in shadow.
+    pub(super) shadow_denied: u64,
     /// Live counters that the store evicted.
     pub(super) evicted: u64,
     pub(super) policies: BTreeMap<String, PolicyCounts>,
@@ -92,9 +98,14 @@ impl ReplayCounts {
         self.has_fraction |= at.has_fraction;
     }
 
+    pub(super) fn lacks(&mut self, lacks: Lacks) {
+        self.lacks_headers += u64::from(lacks.headers);
+        self.lacks_contents += u64::from(lacks.contents);
+    }
+
     pub(super) fn decided(&mut self, at: LogTime, outcome: Outcome<'_>, plan: Option<String>) {
-        let Outcome { policy, key, denied, lacks_headers } = outcome;
-        self.lacks_headers += u64::from(lacks_headers);
+        let Outcome { policy, key, denied, lacks, .. } = outcome;
+        self.lacks(lacks);
         self.timeline.add(at.us, denied);
         if !self.policies.contains_key(policy) {
             self.policies.insert(policy.to_owned(), PolicyCounts::default());
@@ -157,7 +168,8 @@ mod tests {
     use super::*;
 
     fn denied(key: impl Into<Vec<u8>>) -> Outcome<'static> {
-        Outcome { policy: "api", key: key.into(), denied: true, lacks_headers: false }
+        let lacks = Lacks::default();
+        Outcome { policy: "api", key: key.into(), denied: true, in_shadow: false, lacks }
     }
 
     const NOW: LogTime = LogTime { us: 1_700_000_000_000_000, has_fraction: false };

@@ -36,18 +36,42 @@ pub struct Replayer {
 pub(super) struct Outcome<'a> {
     pub(super) policy: &'a str,
     pub(super) key: Vec<u8>,
+    /// As if the policy were enforced.
     pub(super) denied: bool,
-    /// Whether the key needs headers that the log does not have.
-    pub(super) lacks_headers: bool,
+    /// Whether the policy is in shadow for this caller, who is then admitted.
+    pub(super) in_shadow: bool,
+    pub(super) lacks: Lacks,
+}
+
+/// What of a request its key or its route needs, and the log does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Lacks {
+    pub(super) headers: bool,
+    /// A verified token, or the body.
+    pub(super) contents: bool,
+}
+
+/// What a route or a policy makes of a request.
+enum Found<'a> {
+    /// No route limits it.
+    Unlimited,
+    /// Its policy limits concurrency.
+    NotReplayed,
+    Decided(Outcome<'a>),
 }
 
 /// What becomes of a request, limited or not.
+#[derive(Default)]
 pub(super) struct Verdict<'a> {
     /// `None` if nothing limits it.
     pub(super) policy: Option<&'a str>,
     pub(super) client: String,
-    pub(super) is_denied: bool,
-    pub(super) lacks_headers: bool,
+    /// Whether the caller would be refused.
+    pub(super) refused: bool,
+    /// Whether a policy in shadow would have refused it.
+    pub(super) shadow_denied: bool,
+    pub(super) not_replayed: bool,
+    pub(super) lacks: Lacks,
 }
 
 pub struct ReplaySettings<'a> {
@@ -170,13 +194,14 @@ impl Replayer {
         let seen = self.seen(record)?;
         let plan = self.plan_header().and_then(|header| plan_of(record, header));
         if self.policies.is_empty() {
-            match self.outcome(&seen, None)? {
-                Some(outcome) => counts.decided(record.at, outcome, plan.clone()),
-                None => counts.unlimited += 1,
+            match self.found(&seen, None)? {
+                Found::Decided(outcome) => counts.decided(record.at, outcome, plan.clone()),
+                Found::NotReplayed => counts.not_replayed += 1,
+                Found::Unlimited => counts.unlimited += 1,
             }
         }
         for policy in &self.policies {
-            if let Some(outcome) = self.outcome(&seen, Some(policy))? {
+            if let Found::Decided(outcome) = self.found(&seen, Some(policy))? {
                 counts.decided(record.at, outcome, plan.clone());
             }
         }
@@ -188,11 +213,18 @@ impl Replayer {
     pub(super) fn verdict(&self, record: &Record<'_>) -> Result<Verdict<'_>, LineError> {
         let seen = self.seen(record)?;
         let client = seen.client_name();
-        let outcome = self.outcome(&seen, self.policies.first().map(String::as_str))?;
-        let (is_denied, lacks_headers) =
-            outcome.as_ref().map_or((false, false), |it| (it.denied, it.lacks_headers));
-        let policy = outcome.map(|it| it.policy);
-        Ok(Verdict { policy, client, is_denied, lacks_headers })
+        let verdict = Verdict { client, ..Verdict::default() };
+        Ok(match self.found(&seen, self.policies.first().map(String::as_str))? {
+            Found::Unlimited => verdict,
+            Found::NotReplayed => Verdict { not_replayed: true, ..verdict },
+            Found::Decided(Outcome { policy, denied, in_shadow, lacks, .. }) => Verdict {
+                policy: Some(policy),
+                refused: denied && !in_shadow,
+                shadow_denied: denied && in_shadow,
+                lacks,
+                ..verdict
+            },
+        })
     }
 
     /// The request of a line, to whose time the clock is set.
@@ -209,15 +241,14 @@ impl Replayer {
             .map_err(|doubt| LineError::Request(doubt.to_string()))
     }
 
-    /// `None` if no route limits the request.
-    fn outcome<'a>(
+    fn found<'a>(
         &'a self,
         seen: &ClientRequest<'_>,
         policy: Option<&'a str>,
-    ) -> Result<Option<Outcome<'a>>, LineError> {
+    ) -> Result<Found<'a>, LineError> {
         let ambiguous = |doubt: AmbiguousRequest| LineError::Request(doubt.to_string());
         let Some(found) = self.routes.find(seen, policy).map_err(ambiguous)? else {
-            return Ok(None);
+            return Ok(Found::Unlimited);
         };
         let (by, key) = match &self.key {
             Some(by) => (by, by.key_for(seen, found.route).map_err(ambiguous)?),
@@ -225,21 +256,39 @@ impl Replayer {
         };
         let named = key.named();
         let check = Check { policy: found.policy, key: key.key(&named), cost: found.cost };
-        let denied = self.denies(&check).map_err(|error| LineError::Request(error.to_string()))?;
-        // Logs have at most the agent and the referer; browsers send far more.
-        let by_route = policy.is_none() && self.routes.match_unlogged_headers();
-        let lacks_headers = (by_route || by.reads_unlogged_headers()) && seen.headers.len() <= 2;
-        Ok(Some(Outcome { policy: found.policy, key: key.into_label(), denied, lacks_headers }))
+        let (denied, in_shadow) = match self.denies(&check) {
+            Ok(decided) => decided,
+            Err(CheckError::NeedsAcquire(_)) => return Ok(Found::NotReplayed),
+            Err(error) => return Err(LineError::Request(error.to_string())),
+        };
+        let lacks = self.lacks(seen, by, policy.is_none());
+        let key = key.into_label();
+        Ok(Found::Decided(Outcome { policy: found.policy, key, denied, in_shadow, lacks }))
     }
 
-    /// A policy in shadow mode counts as denying where it would have denied.
-    fn denies(&self, check: &Check<'_>) -> Result<bool, CheckError> {
-        if !self.policies.is_empty() && delays(&self.engine, check.policy) {
-            let reservation = self.engine.reserve(check).now()?;
-            return Ok(!reservation.accepted() || reservation.shadow_denied());
+    fn lacks(&self, seen: &ClientRequest<'_>, by: &CountedBy, is_by_route: bool) -> Lacks {
+        let routes = is_by_route.then_some(&self.routes);
+        let needs_headers = routes.is_some_and(Routes::match_unlogged_headers);
+        Lacks {
+            // Logs have at most the agent and the referer; browsers send far more.
+            headers: (needs_headers || by.reads_unlogged_headers()) && seen.headers.len() <= 2,
+            // No key to verify a token with is read, and no log has bodies.
+            contents: routes.is_some_and(Routes::match_tokens)
+                || by.reads_tokens()
+                || by.reads_body(),
         }
-        let answer = self.engine.ask(check, Op::Take).now()?;
-        Ok(!answer.decision.allowed() || answer.shadow_denied)
+    }
+
+    /// Whether a policy would deny a request if it were enforced, and whether it was in shadow when it did.
+    fn denies(&self, check: &Check<'_>) -> Result<(bool, bool), CheckError> {
+        let (refused, in_shadow) = if delays(&self.engine, check.policy) {
+            let reservation = self.engine.reserve(check).now()?;
+            (!reservation.accepted(), reservation.shadow_denied())
+        } else {
+            let answer = self.engine.ask(check, Op::Take).now()?;
+            (!answer.decision.allowed(), answer.shadow_denied)
+        };
+        Ok((refused || in_shadow, in_shadow))
     }
 }
 

@@ -101,6 +101,26 @@ pub(super) fn notes(counts: &ReplayCounts) -> Vec<String> {
             counts.lacks_headers
         ));
     }
+    if counts.lacks_contents > 0 {
+        notes.push(format!(
+            "{} requests should be counted or routed by tokens or bodies (`jwt:`, `json:`), which a replay does not read: \
+             they were counted by what is left, or by client_ip, and choices by a token took `else`",
+            counts.lacks_contents
+        ));
+    }
+    if counts.not_replayed > 0 {
+        notes.push(format!(
+            "{} requests were not replayed: their policies limit concurrency, and a log does not say how long requests took",
+            counts.not_replayed
+        ));
+    }
+    if counts.shadow_denied > 0 {
+        notes.push(format!(
+            "{} requests were denied in shadow by one of the files, and count as admitted there: shadow refuses nobody. \
+             Without --against, they count as denied",
+            counts.shadow_denied
+        ));
+    }
     if counts.evicted > 0 {
         notes.push(format!(
             "{} counters were forgotten while they mattered, for there were more keys than fit into memory: more was \

@@ -8,7 +8,7 @@ use tidegate::store_kit::client_config;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{CertificateError, ClientConfig, Error};
+use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, OtherError};
 
 use super::door::Door;
 use crate::client::Stream;
@@ -53,9 +53,19 @@ pub(super) fn remedy(error: &io::Error) -> Option<&'static str> {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => "its certificate is for other names: write one of them into the URL",
+        Error::InvalidCertificate(CertificateError::Other(why)) if is_an_authority(why) => {
+            "its certificate is an authority's own, as `openssl req -x509` makes them: make it with \
+             `-addext basicConstraints=critical,CA:FALSE`"
+        }
         Error::InvalidMessage(_) => {
             "does it speak TLS there? Without, the URL begins with http:// or redis://"
         }
         _ => "the server's TLS and certificate have to be in order: `openssl s_client` shows them",
     })
+}
+
+/// Whether a server was refused because its certificate is that of an authority. rustls has no name for it: the text is
+/// that of webpki.
+fn is_an_authority(OtherError(why): &OtherError) -> bool {
+    why.to_string() == "CaUsedAsEndEntity"
 }

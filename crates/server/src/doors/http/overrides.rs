@@ -12,9 +12,9 @@ use tidegate::{OverrideError, PolicyProblem, StoredOverride};
 use super::{ApiRequest, HandlerResult, body, json, no_content};
 use crate::doors::shared::Problem;
 use crate::doors::shared::request::Text;
-use crate::service::Handle;
+use crate::service::{Handle, InForce};
 use tidegate_config::{SafeInteger, network_of_key};
-use tidegate_core::text::{percent_decoded, unknown_limit};
+use tidegate_core::text::{percent_decoded, printable, unknown_limit};
 
 /// The override: exactly one of `limit`, `allow` and `block`.
 #[derive(Deserialize)]
@@ -85,14 +85,18 @@ pub(super) async fn show(request: ApiRequest) -> HandlerResult {
     let in_force = request.api.app.in_force();
     let found = in_force.engine.overrides().of_key(policy, key).await;
     let found = found.map_err(override_problem)?;
-    let found = match limit_name(&request.head.uri)? {
+    let name = limit_name(&request.head.uri)?;
+    let found = match &name {
         Some(name) => {
-            let named = found.into_iter().find(|it| it.limit_name() == Some(&*name));
+            let named = found.into_iter().find(|it| it.limit_name() == Some(name));
             named.map(OverrideJson::from)
         }
         None => OverrideJson::of_key(found),
     };
-    found.map(|found| json(&found)).ok_or_else(|| Problem::no_override(policy, key))
+    found.map(|found| json(&found)).ok_or_else(|| match &name {
+        Some(name) => no_limit_override(&in_force, policy, key, name),
+        None => Problem::no_override(policy, key, None),
+    })
 }
 
 pub(super) async fn set(request: ApiRequest) -> HandlerResult {
@@ -120,14 +124,43 @@ pub(super) async fn remove(request: ApiRequest) -> HandlerResult {
     let (policy, key) = (request.params.at(0), request.params.at(1));
     let in_force = request.api.app.in_force();
     let overrides = in_force.engine.overrides();
-    let removed = match limit_name(&request.head.uri)? {
-        Some(name) => overrides.remove_limit(policy, &name, key).await,
+    let name = limit_name(&request.head.uri)?;
+    let removed = match &name {
+        Some(name) => overrides.remove_limit(policy, name, key).await,
         None => overrides.remove(policy, key).await,
     };
-    if !removed.map_err(override_problem)? {
-        return Err(Problem::no_override(policy, key));
+    if removed.map_err(override_problem)? {
+        return Ok(no_content());
     }
-    Ok(no_content())
+    if let Some(name) = &name {
+        return Err(no_limit_override(&in_force, policy, key, name));
+    }
+    let others = overrides.of_key(policy, key).await.map_err(override_problem)?;
+    Err(no_policy_override(policy, key, &others))
+}
+
+/// The key has no override of the whole policy. If it has some of single limits, says how they are named.
+fn no_policy_override(policy: &str, key: &str, others: &[StoredOverride]) -> Problem {
+    let problem = Problem::no_override(policy, key, None);
+    let names: Vec<String> =
+        others.iter().filter_map(StoredOverride::limit_name).map(printable).collect();
+    if names.is_empty() {
+        return problem;
+    }
+    let names = names.join(", ");
+    problem.advise(&format!("only of single limits, so add ?limit_name=NAME for one of {names}"))
+}
+
+/// The key has no override of this limit. If the policy has no such limit, says which ones it has.
+fn no_limit_override(in_force: &InForce, policy: &str, key: &str, limit: &str) -> Problem {
+    let problem = Problem::no_override(policy, key, Some(limit));
+    let handle = in_force.policy(policy);
+    match &*handle.as_ref().map(limit_names).unwrap_or_default() {
+        [] => problem,
+        names if names.contains(&limit) => problem,
+        [_] => problem.advise("the policy has one limit, leave `limit_name` out"),
+        names => problem.advise(&format!("its limits are {}", names.join(", "))),
+    }
 }
 
 impl OverrideRequest<'_> {

@@ -27,6 +27,11 @@ struct HeldPermit<'a> {
     permit: Text<'a>,
 }
 
+/// Why a permit was neither released nor renewed.
+const UNKNOWN_LIMIT: &str = "unknown-limit";
+const OTHER_NODE: &str = "other-node";
+const NOT_HELD: &str = "not-held";
+
 #[derive(Serialize)]
 struct ReleaseResult {
     released: bool,
@@ -39,9 +44,9 @@ impl From<Released> for ReleaseResult {
     fn from(released: Released) -> Self {
         let reason = match released {
             Released::Yes => None,
-            Released::UnknownLimit => Some("unknown-limit"),
-            Released::OtherNode => Some("other-node"),
-            _ => Some("not-held"),
+            Released::UnknownLimit => Some(UNKNOWN_LIMIT),
+            Released::OtherNode => Some(OTHER_NODE),
+            _ => Some(NOT_HELD),
         };
         Self { released: reason.is_none(), reason }
     }
@@ -52,15 +57,20 @@ struct RenewResult {
     renewed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
 impl From<Renewed> for RenewResult {
     fn from(renewed: Renewed) -> Self {
-        let ttl = match renewed {
-            Renewed::For(ttl) => Some(ttl),
-            _ => None,
+        let (ttl, reason) = match renewed {
+            Renewed::For(ttl) => (Some(ttl), None),
+            Renewed::UnknownLimit => (None, Some(UNKNOWN_LIMIT)),
+            Renewed::OtherNode => (None, Some(OTHER_NODE)),
+            _ => (None, Some(NOT_HELD)),
         };
-        Self { renewed: ttl.is_some(), ttl_ms: ttl.map(millis) }
+        Self { renewed: ttl.is_some(), ttl_ms: ttl.map(millis), reason }
     }
 }
 
@@ -114,6 +124,7 @@ pub(super) async fn renew(ApiRequest { api, body, .. }: ApiRequest) -> HandlerRe
     let (request, permit) = HeldPermit::read(&body)?;
     let parsed = request.question()?;
     let policy = call.lookup(parsed.policy)?;
+    require_concurrency(&policy)?;
     let permit = read_permit(&permit)?;
     let renewed = call.renew(policy, parsed.key(), &permit).await?;
     Ok(json(&RenewResult::from(renewed)))

@@ -149,7 +149,7 @@ impl Exchange<'_> {
         let Admitted {
             tracker, path, case, priority, report, permit, passage, client_slot, ..
         } = admitted;
-        let may_send = || passage.as_ref().is_none_or(Passage::is_held);
+        let may_send = || passage.as_ref().is_none_or(Passage::may_send);
         let ((response, link), mut tracker) =
             self.send(request, tracker, &path.counted_in(case), priority, may_send).await?;
         if check_coding(response.headers()).is_err() {

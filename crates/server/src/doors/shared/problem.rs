@@ -203,6 +203,11 @@ impl Problem {
         &self.detail
     }
 
+    /// How long to wait before the next try, if that is known.
+    pub(crate) const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST)
     }
@@ -291,9 +296,12 @@ impl Problem {
         ))
     }
 
-    pub(crate) fn no_override(policy: &str, key: &str) -> Self {
+    /// `limit`: the limit of which an override was asked for, if not of the whole policy.
+    pub(crate) fn no_override(policy: &str, key: &str, limit: Option<&str>) -> Self {
         let (policy, key) = (printable(policy), printable(key));
-        let detail = format!("`{key}` has no stored override of policy `{policy}`");
+        let limit = limit.map(|name| format!("limit `{}` of ", printable(name)));
+        let limit = limit.unwrap_or_default();
+        let detail = format!("`{key}` has no stored override of {limit}policy `{policy}`");
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:no-override", "No override", &detail)
     }
 

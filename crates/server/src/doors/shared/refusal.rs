@@ -3,7 +3,6 @@
 
 mod page;
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, HeaderName, HeaderValue, PRAGMA, RETRY_AFTER};
@@ -11,11 +10,13 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::Problem;
+use crate::logs::{REQUEST_ID, RequestId};
 use crate::service::{Question, RefusalRules, Values};
 use tidegate::tower::write_retry_after;
 use tidegate_request::{ClientRequest, CountedBy, Resource};
 
-/// How soon the page about an upstream that does not answer reloads; as `Retry-After`, it is randomly extended.
+/// How soon the page about a site that does not answer reloads, unless the problem says when. As `Retry-After`, it is
+/// randomly extended.
 const UNREACHABLE_RETRY: Duration = Duration::from_secs(10);
 
 /// The body of a refusal.
@@ -42,6 +43,8 @@ pub(crate) struct Why<'a> {
     pub(crate) cause: Cause,
     /// The policy that refused it; empty if none did.
     pub(crate) policy: &'a str,
+    /// The id that the log has of the request, if it has one.
+    pub(crate) id: Option<RequestId<&'a str>>,
 }
 
 impl Cause {
@@ -90,9 +93,10 @@ fn own_page(
     seen: &ClientRequest<'_>,
     status: StatusCode,
     why: Why<'_>,
-    retry_after: &str,
+    seconds: u64,
 ) -> Option<Response<Bytes>> {
-    let id = request_id(&seen.headers);
+    let id = why.id.unwrap_or_else(|| RequestId::of(&seen.headers)).to_string();
+    let retry_after = &*seconds.to_string();
     let values = Values { retry_after, policy: why.policy, request_id: &id };
     let mut response = page::html(status, why.rules.page(&values)?);
     if let Ok(id) = HeaderValue::try_from(id) {
@@ -101,32 +105,14 @@ fn own_page(
     Some(response)
 }
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longer ones are no ids.
-const REQUEST_ID_MAX: usize = 128;
-
-/// The id that the request brings, the id of its trace, or a new one.
-fn request_id(headers: &HeaderMap) -> String {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let given = text(REQUEST_ID).filter(|id| (1..=REQUEST_ID_MAX).contains(&id.len()));
-    let trace = || {
-        let parent = text(HeaderName::from_static("traceparent"))?;
-        parent
-            .split('-')
-            .nth(1)
-            .filter(|id| id.len() == 32 && id.bytes().all(|it| it.is_ascii_hexdigit()))
-    };
-    let own = || format!("{:016x}", RandomState::new().hash_one(REQUEST_ID_MAX));
-    given.or_else(trace).map_or_else(own, str::to_owned)
-}
-
-/// Builds the response to a request whose upstream gave none: a page for people, the problem for all others.
+/// Builds the response to a request that the upstream did not answer, or the store: a page for people, the problem for
+/// all others.
 pub(crate) fn unreachable(format: RefusalFormat, problem: Problem) -> Response<Bytes> {
     if !problem.status().is_server_error() {
         return problem.into_response();
     }
     let mut retry_after = HeaderMap::new();
-    write_retry_after(&mut retry_after, Some(UNREACHABLE_RETRY));
+    write_retry_after(&mut retry_after, problem.retry_after().or(Some(UNREACHABLE_RETRY)));
     let mut response = match format {
         RefusalFormat::Page => {
             page::response(problem.status(), page::UNREACHABLE, seconds(&retry_after))
@@ -137,8 +123,8 @@ pub(crate) fn unreachable(format: RefusalFormat, problem: Problem) -> Response<B
     never_cached(response)
 }
 
-fn seconds(headers: &HeaderMap) -> Option<&str> {
-    headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok())
+fn seconds(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
 fn never_cached(mut response: Response<Bytes>) -> Response<Bytes> {

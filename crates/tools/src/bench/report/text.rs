@@ -110,8 +110,11 @@ fn compare(ratios: &Ratios, ours: &str, theirs: &str) -> String {
         let [median, min, max] = [median, min, max].map(|ratio| format!("{ratio:.2}"));
         table.row(&[&name, &median, &min, &max]);
     }
-    let rounds = ratios.rounds;
-    format!("\n{ours} : {theirs}, over {rounds} rounds that took turns\n{table}")
+    let rounds = match ratios.rounds {
+        1 => "1 round".to_owned(),
+        rounds => format!("{rounds} rounds that took turns"),
+    };
+    format!("\n{ours} : {theirs}, over {rounds}\n{table}")
 }
 
 /// A rate to whole requests.

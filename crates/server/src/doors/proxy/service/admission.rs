@@ -16,13 +16,16 @@ use super::charge::Charge;
 use crate::doors::shared::Problem;
 use crate::doors::shared::body::read_ahead;
 use crate::doors::shared::refusal::{self, Cause, RefusalFormat, Why};
+use crate::logs::RequestId;
 use crate::metrics::{Door, Shed};
 use crate::net::{Client, ClientRequestSlot, TooMany};
 use crate::service::{AppState, Call, InForce, Question, SeenRequest, Unanswered, headers};
 use crate::upstreams::Upstreams;
 use crate::upstreams::in_flight::{InFlightBound, Passage};
 use crate::upstreams::upload::Upload;
-use tidegate_request::{AmbiguousRequest, Case, ClientRequest, CountedBy, Path, Peer, Resource};
+use tidegate_request::{
+    AmbiguousRequest, Case, ClientRequest, CountedBy, Path, Peer, Resource, RouteMatch,
+};
 
 /// An admitted request.
 pub(super) struct Admitted {
@@ -85,9 +88,9 @@ pub(super) async fn admit(
     let named = found.as_ref().map(|found| found.key.named()).unwrap_or_default();
     let question = match &found {
         Some(found) => {
-            let policy = call.routed(found).map_err(unanswered)?;
+            let policy = call.routed(found).map_err(|why| unanswered(in_force, &seen, why))?;
             let question = Question::new(policy, found.key.key(&named), found.cost, Op::Take);
-            Some(question.about(SeenRequest::new(&seen, found)))
+            Some(question.about(logged(in_force, &seen, found)))
         }
         None => None,
     };
@@ -112,6 +115,17 @@ pub(super) async fn admit(
         client_slot,
         charge,
     })
+}
+
+/// The request as the log has it. A person who is refused by an own page is told the id, and may ask about it.
+fn logged<'a>(
+    in_force: &InForce,
+    seen: &'a ClientRequest<'_>,
+    found: &RouteMatch<'a>,
+) -> SeenRequest<'a, 'a> {
+    let (request, rules) = (SeenRequest::new(seen, found), &in_force.refusals);
+    let is_told = rules.has_page() && refusal::format_for(seen, rules) == RefusalFormat::Page;
+    if is_told { request.with_id(RequestId::of(&seen.headers)) } else { request }
 }
 
 /// Counts the request for its client, which may have a part of all requests in flight.
@@ -159,7 +173,7 @@ fn refuse(
 
 /// A refusal by no policy.
 fn why(in_force: &InForce, cause: Cause) -> Why<'_> {
-    Why { rules: &in_force.refusals, cause, policy: "" }
+    Why { rules: &in_force.refusals, cause, policy: "", id: None }
 }
 
 /// A request and its question to the limiter.
@@ -262,22 +276,31 @@ impl<'a> Admission<'a> {
     }
 
     /// Why this limit of a policy refuses.
-    fn why(&self, question: &Question<'a, '_>, binding: &str) -> Why<'a> {
+    fn why(&self, question: &Question<'a, 'a>, binding: &str) -> Why<'a> {
         let cause = Cause::of(question, self.by, binding);
-        Why { rules: &self.call.in_force().refusals, cause, policy: question.policy.name() }
+        let (rules, policy) = (&self.call.in_force().refusals, question.policy.name());
+        Why { rules, cause, policy, id: question.request.and_then(|request| request.id) }
+    }
+
+    /// The response when the limiter gives no answer.
+    fn unanswered(&self, why: Unanswered) -> Refused {
+        unanswered(self.call.in_force(), self.seen, why)
     }
 
     /// Asks the limiter.
-    async fn decide(&self, question: &Question<'a, '_>) -> Result<Granted, Refused> {
+    async fn decide(&self, question: &Question<'a, 'a>) -> Result<Granted, Refused> {
         let (answer, permit) = match question.policy.kind() {
             PolicyKind::Shaper => return self.wait_in_queue(question).await,
-            PolicyKind::Limits => (self.call.check(question).await.map_err(unanswered)?, None),
+            PolicyKind::Limits => {
+                (self.call.check(question).await.map_err(|why| self.unanswered(why))?, None)
+            }
             PolicyKind::Concurrency => {
-                let acquired = self.call.acquire(question).await.map_err(unanswered)?;
+                let acquired = self.call.acquire(question).await;
+                let acquired = acquired.map_err(|why| self.unanswered(why))?;
                 (acquired.answer, acquired.permit)
             }
         };
-        let answer = Unanswered::unless_decided(answer).map_err(unanswered)?;
+        let answer = Unanswered::unless_decided(answer).map_err(|why| self.unanswered(why))?;
         let (dialect, labels) = (self.call.in_force().http.headers, question.policy.labels());
         let report = headers::report(dialect, &answer, labels, self.call.began());
         if answer.decision.allowed() {
@@ -319,14 +342,14 @@ impl<'a> Admission<'a> {
 
     /// Waits in the queue. If the client disconnects meanwhile, its reservation is cancelled unless others have queued
     /// behind it.
-    async fn wait_in_queue(&self, question: &Question<'a, '_>) -> Result<Granted, Refused> {
+    async fn wait_in_queue(&self, question: &Question<'a, 'a>) -> Result<Granted, Refused> {
         let Some(_slot) = self.proxy.queue() else {
             self.app.metrics().shed(Shed::Waiting);
             let problem = Problem::shed(self.proxy.settings.shed_status);
             let why = why(self.call.in_force(), Cause::Site);
             return Err(refuse(self.seen, problem, why, Some(SHED_RETRY_AFTER)).into());
         };
-        let queued = self.call.reserve(question).await.map_err(unanswered)?;
+        let queued = self.call.reserve(question).await.map_err(|why| self.unanswered(why))?;
         let reservation = queued.reservation();
         if !reservation.accepted() {
             let wait = reservation.retry_after();
@@ -342,6 +365,8 @@ impl<'a> Admission<'a> {
     }
 }
 
-fn unanswered(why: Unanswered) -> Refused {
-    Problem::from(why).into_response().into()
+/// The response to a request that the limiter could not decide. To people, the site does not answer.
+fn unanswered(in_force: &InForce, seen: &ClientRequest<'_>, why: Unanswered) -> Refused {
+    let format = refusal::format_for(seen, &in_force.refusals);
+    refusal::unreachable(format, why.into()).into()
 }

@@ -8,6 +8,9 @@ use hyper::body::Bytes;
 const PAGE: &str = include_str!("page.html");
 const TIMER: &str = include_str!("timer.html");
 
+/// Units of time in seconds, by which longer waits are told.
+const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
+
 /// What a page says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Notice {
@@ -43,13 +46,11 @@ pub(super) const UNREACHABLE: Notice = Notice {
 pub(super) fn response(
     status: StatusCode,
     notice: Notice,
-    seconds: Option<&str>,
+    seconds: Option<u64>,
 ) -> Response<Bytes> {
     // A reload by the script can be announced, and one by the head cannot be stopped: it is for browsers without scripts.
     let refresh =
         |it| format!("<noscript><meta http-equiv=\"refresh\" content=\"{it}\"></noscript>\n");
-    let unit = if seconds == Some("1") { "second" } else { "seconds" };
-    let timer = |it| TIMER.replace("{seconds}", it).replace("{unit}", unit);
     let body = PAGE
         .replace("{title}", notice.title)
         .replace("{message}", notice.message)
@@ -59,6 +60,24 @@ pub(super) fn response(
     let csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(csp));
     response
+}
+
+/// A countdown, also for browsers without scripts.
+fn timer(seconds: u64) -> String {
+    let (left, unit) = wait(seconds);
+    TIMER
+        .replace("{seconds}", &seconds.to_string())
+        .replace("{left}", &left.to_string())
+        .replace("{unit}", unit)
+        .replace("{units}", &serde_json::to_string(&UNITS).unwrap_or_default())
+}
+
+/// A wait in the largest unit of which it has more than two, rounded up, so that nobody comes back too early.
+fn wait(seconds: u64) -> (u64, &'static str) {
+    match UNITS.into_iter().find(|(unit, _)| seconds > 2 * unit) {
+        Some((unit, name)) => (seconds.div_ceil(unit), name),
+        None => (seconds, if seconds == 1 { "second" } else { "seconds" }),
+    }
 }
 
 pub(super) fn html(status: StatusCode, body: String) -> Response<Bytes> {

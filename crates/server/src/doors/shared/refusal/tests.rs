@@ -17,7 +17,7 @@ fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Bytes
     let seen = ClientRequest::direct(&client_ip, peer, &parts).unwrap();
     let retry_after = [(RETRY_AFTER, HeaderValue::from_static("17"))].into_iter().collect();
     let rules = RefusalRules::default();
-    let why = Why { rules: &rules, cause: Cause::Client, policy: "" };
+    let why = Why { rules: &rules, cause: Cause::Client, policy: "", id: None };
     response(&seen, Problem::shed(StatusCode::TOO_MANY_REQUESTS), why, retry_after)
 }
 
@@ -90,8 +90,28 @@ fn the_page_counts_down_from_retry_after() {
 }
 
 #[test]
+fn long_waits_are_told_in_larger_units_and_reload_on_the_second() {
+    for (seconds, shown) in [
+        (0, "0</b> <span id=\"unit\">seconds"),
+        (120, "120</b> <span id=\"unit\">seconds"),
+        (121, "3</b> <span id=\"unit\">minutes"),
+        (4043, "68</b> <span id=\"unit\">minutes"),
+        (7200, "120</b> <span id=\"unit\">minutes"),
+        (7201, "3</b> <span id=\"unit\">hours"),
+        (172_800, "48</b> <span id=\"unit\">hours"),
+        (172_801, "3</b> <span id=\"unit\">days"),
+    ] {
+        let page =
+            text(page::response(StatusCode::TOO_MANY_REQUESTS, page::LIMITED, Some(seconds)));
+        assert!(page.contains(&format!("<b id=\"left\">{shown}</span>")), "{seconds}: {page}");
+        assert!(page.contains(&format!("content=\"{seconds}\"")), "{seconds}: {page}");
+        assert!(page.contains(&format!("Date.now() + {seconds} * 1000")), "{seconds}: {page}");
+    }
+}
+
+#[test]
 fn one_second_is_no_seconds() {
-    let page = text(page::response(StatusCode::TOO_MANY_REQUESTS, page::LIMITED, Some("1")));
+    let page = text(page::response(StatusCode::TOO_MANY_REQUESTS, page::LIMITED, Some(1)));
     assert!(page.contains(r#"<b id="left">1</b> <span id="unit">second</span>"#), "{page}");
     let blocked = text(page::response(StatusCode::TOO_MANY_REQUESTS, page::BLOCKED, None));
     assert!(!blocked.contains("refresh") && !blocked.contains("script"), "{blocked}");
@@ -117,21 +137,4 @@ fn people_get_a_page_about_an_upstream_that_is_down_and_programs_the_problem() {
     }
     let own_fault = unreachable(RefusalFormat::Page, Problem::bad_input("the body ended early"));
     assert_eq!(own_fault.headers()[CONTENT_TYPE], "application/problem+json");
-}
-
-#[test]
-fn the_id_of_a_request_is_its_own_that_of_its_trace_or_a_new_one() {
-    let id = |headers: &[(&'static str, &'static str)]| {
-        let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        };
-        request_id(&headers.iter().map(pair).collect())
-    };
-    let trace = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-    assert_eq!(id(&[("x-request-id", "r-1"), trace]), "r-1");
-    assert_eq!(id(&[trace]), "0af7651916cd43dd8448eb211c80319c");
-    for none in [&[][..], &[("traceparent", "00-x-y")], &[("x-request-id", "")]] {
-        assert_eq!(id(none).len(), 16, "{none:?}");
-    }
-    assert_ne!(id(&[]), id(&[]));
 }
