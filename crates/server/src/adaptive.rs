@@ -5,9 +5,10 @@
 
 mod feeds;
 mod probe;
+mod unfollowed;
 mod view;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -20,6 +21,7 @@ use tidegate::{Effective, Policy, Store, SystemClock};
 use tokio::task::JoinSet;
 
 use self::feeds::SignalTarget;
+use self::unfollowed::UnfollowedTargets;
 pub(crate) use self::view::AdaptiveLimitView;
 use crate::stats::TargetStats;
 use tidegate_config::plan::{self, Follows, Plan, Signal, Signals, Source, UrlCap, share_at};
@@ -40,6 +42,8 @@ struct ActivePlans {
     plans: Vec<ActivePlan>,
     /// Signals that this module pushes; the library reads the others itself.
     signal_targets: Vec<SignalTarget>,
+    /// Targets of reports that none of the plans follows.
+    unfollowed: UnfollowedTargets,
 }
 
 #[derive(Debug)]
@@ -103,6 +107,7 @@ impl AdaptiveLimits {
             };
             active.plans.push(ActivePlan { plan: plan.clone(), effective });
         }
+        active.unfollowed = UnfollowedTargets::new(active.plans.iter().map(|it| &it.plan));
         Ok(Prepared { active, draft })
     }
 
@@ -138,6 +143,20 @@ impl AdaptiveLimits {
                 own.push(Reading::Value(saturation));
             }
         }
+    }
+
+    /// Warns once of a target that clients report and no limit follows.
+    pub(crate) fn warn_if_unfollowed(&self, target: &str) {
+        self.active.load().unfollowed.warn_of(target);
+    }
+
+    /// The targets of reports that each limit follows, by the names of the policy and the limit.
+    pub(crate) fn reported_targets(&self) -> BTreeMap<[String; 2], BTreeSet<String>> {
+        let targets = |ActivePlan { plan, .. }: &ActivePlan| {
+            let names = [plan.policy.clone(), plan.limit.clone()];
+            (names, plan.reported().map(str::to_owned).collect())
+        };
+        self.active.load().plans.iter().map(targets).collect()
     }
 
     /// Lets the pressures that operators have set override the signals.

@@ -202,8 +202,103 @@ fn sources_are_asked_over_tls_with_a_token_that_a_reload_reads_again() {
     assert!(!failing("probed", "probe"));
     let logged = std::fs::read_to_string(&log).unwrap();
     assert!(logged.contains("probed/probe") && logged.contains("status 401"), "{logged}");
-    assert!(logged.contains("untrusted/probe") && logged.contains("UnknownIssuer"), "{logged}");
+    assert!(logged.contains("untrusted/probe"), "{logged}");
+    assert!(logged.contains("UnknownIssuer: name the certificate of the authority"), "{logged}");
     assert!(!logged.contains("-secret"), "{logged}");
+}
+
+#[test]
+fn a_failing_probe_logs_each_new_cause_with_its_remedy() {
+    let (folder, authority) = (Folder::new(), Authority::new("authority"));
+    // As `openssl req -x509` makes it: a server with the certificate of an authority.
+    let ca = folder.write("ca.pem", authority.0.pem());
+    let key = folder.write("ca.key", authority.0.key().serialize_pem());
+    let [plain, own] = [Probe::with_pressure(0.0), Probe::over_tls(0.0, &[ca.clone(), key])];
+    plain.set_answer(503, "");
+    let url = own.https_url("/pressure");
+    let policies = format!("search: {}, own: {}", search(""), search("").replace("PROBE", "OWN"));
+    let text = config(&policies, &plain).replace("OWN", &format!("'{url}', ca_file: {ca}"));
+    let (file, log) = (folder.write("t.yaml", text), folder.path("log"));
+    let _server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    let has_line = |parts: &[&str]| {
+        let logged = std::fs::read_to_string(&log).unwrap();
+        logged.lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    };
+    wait_until("the first cause", DEADLINE, || has_line(&["search/probe", "status 503"]));
+    plain.set_answer(404, "");
+    wait_until("the next cause", DEADLINE, || has_line(&["search/probe", "status 404"]));
+    let parts = ["own/probe", "CaUsedAsEndEntity", "-addext basicConstraints=critical,CA:FALSE"];
+    wait_until("the remedy", DEADLINE, || has_line(&parts));
+}
+
+#[test]
+fn a_health_check_over_tls_succeeds_without_a_close_notify_unless_it_is_cut() {
+    let (folder, authority) = (Folder::new(), Authority::new("authority"));
+    let probe = Probe::over_tls(0.0, &authority.sign(&folder, "probe", "probe"));
+    let ca = folder.write("ca.pem", authority.0.pem());
+    let (url, scale) = (probe.https_url("/healthz"), "healthy: 5s, overloaded: 10s");
+    let sources = [
+        ("timed", format!("probe: '{url}', measure: latency, {scale}, ca_file: {ca}")),
+        ("read", format!("probe: '{url}', ca_file: {ca}")),
+    ];
+    let policies = sources
+        .map(|(name, source)| format!("{name}: {}", search("").replace("probe: PROBE", &source)));
+    let file = folder.write("t.yaml", format!("policies: {{ {} }}\n", policies.join(", ")));
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    let failing = || {
+        ["timed", "read"].map(|policy| {
+            let labels = format!(r#"target="{policy}",signal="probe""#);
+            server.metric(&format!("tidegate_signal_failing{{{labels}}}")) == Some(1.0)
+        })
+    };
+    for (answer, expected) in [
+        ("HTTP/1.1 200 x\r\nContent-Length: 50\r\n\r\n0.251", [true, true]),
+        ("HTTP/1.1 200 x\r\nContent-Length: 5\r\n\r\n0.251", [false, false]),
+        // As HTTP/1.0 servers answer: who needs the bytes cannot know whether they are all.
+        ("HTTP/1.0 200 x\r\n\r\n0.251", [false, true]),
+        ("HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n0.251\r\n", [true, true]),
+    ] {
+        probe.set_raw_answer(answer);
+        wait_until(&format!("{expected:?} after {answer}"), DEADLINE, || failing() == expected);
+    }
+    let logged = std::fs::read_to_string(&log).unwrap();
+    assert!(logged.contains("without sending TLS close_notify"), "{logged}");
+}
+
+#[test]
+fn a_report_that_no_limit_follows_is_warned_of_once_with_the_nearest_target() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "t.yaml",
+        "policies:\n  api: { limit: 9/s, adaptive: { source: { observe: db } } }\n  \
+         plan: { all: [{ name: rate, limit: 9/s, adaptive: { source: { pool: cache } } }, { name: day, limit: 9/day }] }\n  \
+         asked: { limit: 9/s, adaptive: { source: { probe: 'http://127.0.0.1:9/', target: dbb } } }\n  \
+         fixed: 9/s\n",
+    );
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    let shown = server.get("/v1/policies").json();
+    assert_eq!(shown["api"]["targets"], json!(["db"]));
+    assert_eq!(shown["plan"]["members"][0]["targets"], json!(["cache"]));
+    for without in [&shown["plan"]["members"][1], &shown["asked"], &shown["fixed"]] {
+        assert_eq!(without.get("targets"), None, "{without}");
+    }
+    let one = |target: &str| json!({"target": target, "latency_ms": 5});
+    for target in ["db", "cache", "dbb", "dbb", "dbb"] {
+        assert_eq!(server.post("/v1/observe", &one(target).to_string()).status, 204);
+    }
+    let batch = json!({"observations": [one("dbb"), one("chache")]}).to_string();
+    assert_eq!(server.post("/v1/observe/batch", &batch).status, 204);
+    let lines = || {
+        let logged = std::fs::read_to_string(&log).unwrap();
+        let lines = logged.lines().filter(|line| line.contains("no limit follows"));
+        lines.map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+    };
+    wait_until("both are logged", DEADLINE, || lines().len() >= 2);
+    let named: Vec<_> =
+        lines().iter().map(|it| json!([it["target_name"], it["nearest"]])).collect();
+    assert_eq!(named, [json!(["dbb", "db"]), json!(["chache", "cache"])]);
 }
 
 #[test]

@@ -75,9 +75,14 @@ impl Probe {
     /// Sets the status and the body.
     pub(crate) fn set_answer(&self, status: u16, body: &str) {
         let length = body.len();
-        self.answer.lock().unwrap().text = format!(
+        self.set_raw_answer(&format!(
             "HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-        );
+        ));
+    }
+
+    /// Sets all bytes of the answer. Over TLS the connection ends without `close_notify` after any.
+    pub(crate) fn set_raw_answer(&self, text: &str) {
+        text.clone_into(&mut self.answer.lock().unwrap().text);
     }
 
     /// Sets the token that requests need.

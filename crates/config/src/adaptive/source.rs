@@ -67,23 +67,31 @@ pub(super) fn source(
         AdaptiveSource::Word(SourceWord::Cpu) => {
             return Some(Checked { kind: Kind::Cpu, target: "cpu".to_owned(), name: "cpu" });
         }
+        AdaptiveSource::Word(SourceWord::Manual) => {
+            // As `{ fixed: 0 }`: an operator's pressure replaces a constant one.
+            let (kind, target) = (Kind::Fixed(0.0), policy.to_owned());
+            return Some(Checked { kind, target, name: "fixed" });
+        }
         AdaptiveSource::Map(options) => options,
     };
     let count_before = cursor.problem_count();
-    let sources = ["probe", "latency", "pool", "prometheus", "fixed"];
+    let sources = ["probe", "latency", "observe", "pool", "prometheus", "fixed"];
     let [name] = cursor.given(&sources)[..] else {
-        let message = "expected one of `probe`, `latency`, `pool`, `prometheus` and `fixed`";
+        let message =
+            "expected one of `probe`, `latency`, `observe`, `pool`, `prometheus` and `fixed`";
         return cursor.reject(message);
     };
     misplaced(name, cursor);
+    // Two words for one source have one name: nodes agree by it.
+    let name = if name == "observe" { "latency" } else { name };
     let kind = match name {
         "latency" => Some(Kind::Latency),
         "pool" => Some(Kind::Pool),
         "fixed" => cursor.field("fixed").accept(pressure(options.fixed)).map(Kind::Fixed),
         _ => asked(options, failures, cursor).map(Box::new).map(Kind::Asked),
     };
-    let own = [&options.latency, &options.pool, &options.target].into_iter().flatten().next();
-    let target = own.map_or(policy, String::as_str);
+    let own = [&options.latency, &options.observe, &options.pool, &options.target];
+    let target = own.into_iter().flatten().next().map_or(policy, String::as_str);
     let is_plain = !target.chars().any(char::is_control);
     if !(1..=TARGET_BYTES_MAX).contains(&target.len()) || !is_plain {
         let message = "expected a target of 1 to 100 bytes without control characters";
@@ -99,6 +107,8 @@ fn misplaced(name: &str, cursor: &Cursor<'_>) {
     let fields = [
         ("pointer", &["probe"][..]),
         ("measure", &["probe"]),
+        ("healthy", &["probe"]),
+        ("overloaded", &["probe"]),
         ("query", &["prometheus"]),
         ("every", ASKED),
         ("timeout", ASKED),
@@ -117,9 +127,6 @@ fn pressure(given: Option<f64>) -> Result<f64, &'static str> {
 }
 
 fn asked(options: &SourceOptions, failures: u32, cursor: &Cursor<'_>) -> Option<Ask> {
-    if options.measure.is_none() {
-        cursor.report_given(&["healthy", "overloaded"], "needs `measure: latency` beside it");
-    }
     let (uri, answer) = match (&options.probe, &options.prometheus) {
         (Some(url), _) => {
             let answer = match options.measure {
@@ -172,6 +179,7 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 fn pointer(options: &SourceOptions, cursor: &Cursor<'_>) -> Option<AnswerKind> {
+    cursor.report_given(&["healthy", "overloaded"], "needs `measure: latency` beside it");
     let pointer = options.pointer.clone().unwrap_or_else(|| "/pressure".to_owned());
     if !pointer.is_empty() && !pointer.starts_with('/') {
         return cursor.field("pointer").reject("expected a JSON pointer like /pools/0/used");

@@ -11,7 +11,33 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ("{ source: latncy }", "adaptive.source: unknown `latncy`, did you mean `latency`?"),
         (
             "{ source: {} }",
-            "adaptive.source: expected one of `probe`, `latency`, `pool`, `prometheus` and `fixed`",
+            "adaptive.source: expected one of `probe`, `latency`, `observe`, `pool`, `prometheus` and `fixed`",
+        ),
+        (
+            "{ source: { observe: db, latency: db } }",
+            "adaptive.source: expected one of `probe`, `latency`, `observe`, `pool`, `prometheus` and `fixed`",
+        ),
+        (
+            "{ source: observe }",
+            "adaptive.source: `observe` needs a value: write `source: { observe: db }`",
+        ),
+        (
+            "{ source: prometheus }",
+            "adaptive.source: `prometheus` needs a value: write `source: { prometheus: http://prometheus:9090, query: up }`",
+        ),
+        (
+            "{ source: memory }",
+            "adaptive.source: unknown `memory`: expected one of latency, cpu, manual, or a map like one of \
+             { probe: http://db-health:9000/pressure }, { observe: db }, { pool: db }, \
+             { prometheus: http://prometheus:9090, query: up }, { fixed: 0.3 }",
+        ),
+        (
+            "{ source: { manual: 0.3 } }",
+            "adaptive.source: `manual` is a word without a value: write `source: manual`",
+        ),
+        (
+            "{ source: { cpu: true } }",
+            "adaptive.source: `cpu` is a word without a value: write `source: cpu`",
         ),
         (
             "{ source: { probe: 'db:9000' } }",
@@ -36,7 +62,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         (
             "{ source: { probe: 'https://db/', token: secret } }",
             "adaptive.source: unknown key `token`: expected one of ca_file, every, fixed, healthy, latency, measure, \
-             overloaded, pointer, pool, probe, prometheus, query, target, timeout, token_file",
+             observe, overloaded, pointer, pool, probe, prometheus, query, target, timeout, token_file",
         ),
         (
             "{ source: { pool: db, token_file: /token } }",
@@ -44,7 +70,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ source: { probe: 'http://db/', every: 10ms } }",
-            "adaptive.source.every: expected 1s to 300s",
+            "adaptive.source.every: expected 1s to 5min",
         ),
         (
             "{ source: { probe: 'http://db/', measure: latncy, healthy: 50ms, overloaded: 500ms } }",
@@ -77,6 +103,26 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         (
             "{ source: { probe: 'http://db/', overloaded: 500ms } }",
             "adaptive.source.overloaded: needs `measure: latency` beside it",
+        ),
+        (
+            "{ source: { latency: db, healthy: 50ms } }",
+            "adaptive.source.healthy: belongs to `probe`, not to `latency`",
+        ),
+        (
+            "{ source: { observe: db, healthy: 50ms } }",
+            "adaptive.source.healthy: belongs to `probe`, not to `observe`",
+        ),
+        (
+            "{ source: { pool: db, overloaded: 500ms } }",
+            "adaptive.source.overloaded: belongs to `probe`, not to `pool`",
+        ),
+        (
+            "{ source: { fixed: 0.3, overloaded: 500ms } }",
+            "adaptive.source.overloaded: belongs to `probe`, not to `fixed`",
+        ),
+        (
+            "{ source: { prometheus: 'http://p', query: up, healthy: 50ms }, ramp: pressure }",
+            "adaptive.source.healthy: belongs to `probe`, not to `prometheus`",
         ),
         (
             "{ source: { fixed: 0.2, measure: latency } }",
@@ -182,6 +228,17 @@ policies:
     assert_eq!((&ask.answer, ask.timeout), (&AnswerKind::Timed(scale), ms(1000)));
     assert_eq!(signals.each[0].ramp, tidegate::adaptive::Ramp::pressure());
     assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn a_source_is_the_same_by_each_of_its_names() {
+    let plans = |source: &str| {
+        let text = format!("policies:\n  p: {{ limit: 5/s, adaptive: {{ source: {source} }} }}\n");
+        Config::parse(&text, &lookup, STORES).unwrap().plans
+    };
+    for (one, other) in [("{ observe: db }", "{ latency: db }"), ("manual", "{ fixed: 0 }")] {
+        assert_eq!(plans(one), plans(other), "{one}");
+    }
 }
 
 #[test]

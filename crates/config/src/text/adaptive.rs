@@ -8,7 +8,7 @@ use super::scalar::Span;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Adaptive {
-    /// The source of the load signal: `latency` of the responses, `cpu`, or a map for all others.
+    /// The source of the load signal: `latency` of the responses, `cpu`, `manual`, or a map for all others.
     pub source: Option<AdaptiveSource>,
     /// How the signal sets the limit: a named ramp, or two points. Default: depends on the source.
     pub ramp: Option<Ramp>,
@@ -92,11 +92,21 @@ pub enum SourceWord {
     Latency,
     /// The processors available to this process.
     Cpu,
+    /// What an operator sets with `PUT /v1/pressure/POLICY`, and 0 until then: the same as `{ fixed: 0 }`.
+    Manual,
 }
 
-/// The source of a load signal: one of `probe`, `latency`, `pool`, `prometheus` and `fixed`, with its options.
+/// The source of a load signal: one of `probe`, `latency` or `observe`, `pool`, `prometheus` and `fixed`, with its
+/// options.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(
+    example = serde_json::json!({ "probe": "http://db-health:9000/pressure" }),
+    example = serde_json::json!({ "observe": "db" }),
+    example = serde_json::json!({ "pool": "db" }),
+    example = serde_json::json!({ "prometheus": "http://prometheus:9090", "query": "up" }),
+    example = serde_json::json!({ "fixed": 0.3 }),
+))]
 pub struct SourceOptions {
     /// A URL that returns the pressure, from 0 to 1, as `{"pressure": 0.4}` or as a number alone; with `measure`, any URL.
     #[cfg_attr(test, schemars(example = &"http://db-health:9000/pressure"))]
@@ -114,6 +124,8 @@ pub struct SourceOptions {
     pub overloaded: Option<Span>,
     /// The target whose responses are measured: an upstream of the proxy, or a target of `/v1/observe`.
     pub latency: Option<String>,
+    /// The same as `latency`, by the name of the middleware's option.
+    pub observe: Option<String>,
     /// The target whose `saturation` `/v1/observe` receives: how full its pool is, from 0 to 1.
     pub pool: Option<String>,
     /// The URL of a Prometheus server, for `query`.

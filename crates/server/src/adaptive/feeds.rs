@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use tidegate::adaptive::{Reading, Target};
-use tidegate::{Clock, SystemClock};
+use tidegate::{Clock, Limiter, SystemClock};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -18,6 +18,9 @@ use crate::stats::TargetStats;
 
 /// A reading expires after 1.5 s.
 const PUSH_INTERVAL: Duration = Duration::from_millis(400);
+
+/// How often another cause of a failing probe is logged: two may alternate for hours.
+const CAUSE_RATE: &str = "1/min burst 3";
 
 /// A signal and the target that its readings are pushed to.
 #[derive(Clone, Debug)]
@@ -106,14 +109,21 @@ struct HttpProbe {
     /// When the probe began that is under way.
     asked_us: Option<u64>,
     failures: u32,
-    is_well: bool,
+    causes: LoggedCauses,
+}
+
+/// Why a probe fails, as the log has it.
+struct LoggedCauses {
+    /// The last one; `None` while the probe answers.
+    last: Option<String>,
+    changes: Option<Limiter<SystemClock>>,
 }
 
 impl HttpProbe {
     fn new(endpoint: Arc<Endpoint>, followers: Vec<SignalTarget>) -> Self {
         let pushes = delayed_interval(PUSH_INTERVAL);
-        let (reading, asked_us) = (Reading::Missing, None);
-        Self { endpoint, followers, pushes, reading, asked_us, failures: 0, is_well: true }
+        let (reading, causes) = (Reading::Missing, LoggedCauses::new());
+        Self { endpoint, followers, pushes, reading, asked_us: None, failures: 0, causes }
     }
 
     async fn run(mut self) {
@@ -160,17 +170,16 @@ impl HttpProbe {
         let ask = &self.endpoint.ask;
         let host = ask.uri.authority().map_or("", Authority::as_str);
         match answer {
-            Ok(_) if !self.is_well => {
+            Ok(_) if self.causes.last.take().is_some() => {
                 tracing::info!(signal = self.names(), host, "load probe answers again");
             }
-            Err(ProbeError::Failed(why) | ProbeError::Unclear(why)) if self.is_well => {
+            Err(ProbeError::Failed(why) | ProbeError::Unclear(why)) if self.causes.is_news(why) => {
                 tracing::warn!(signal = self.names(), host, %why, "load probe failed");
             }
             _ => {}
         }
-        self.is_well = answer.is_ok();
         for own in &self.followers {
-            own.is_failing.store(!self.is_well, Relaxed);
+            own.is_failing.store(answer.is_err(), Relaxed);
         }
         let is_failure = matches!(answer, Err(ProbeError::Failed(_)));
         self.failures = if is_failure { self.failures.saturating_add(1) } else { 0 };
@@ -179,6 +188,22 @@ impl HttpProbe {
             Err(_) if self.failures >= ask.failures => Reading::Failed,
             Err(_) => Reading::Missing,
         };
+    }
+}
+
+impl LoggedCauses {
+    fn new() -> Self {
+        Self { last: None, changes: Limiter::new(CAUSE_RATE).ok() }
+    }
+
+    /// Whether to log a failure: the first, and one with another cause.
+    fn is_news(&mut self, why: &str) -> bool {
+        let may_change = || self.changes.as_ref().is_none_or(|it| it.check("").allowed());
+        let is_news = self.last.as_ref().is_none_or(|last| last != why && may_change());
+        if is_news {
+            self.last = Some(why.to_owned());
+        }
+        is_news
     }
 }
 
@@ -204,6 +229,21 @@ mod tests {
     use tidegate_config::plan::LatencyScale;
 
     use super::*;
+
+    #[test]
+    fn another_cause_is_logged_and_alternating_ones_do_not_flood_the_log() {
+        let mut causes = LoggedCauses::new();
+        for (why, expected) in [
+            ("connection refused", true),
+            ("connection refused", false),
+            ("UnknownIssuer", true),
+            ("UnknownIssuer", false),
+        ] {
+            assert_eq!(causes.is_news(why), expected, "{why}");
+        }
+        let alternating = (0..1000).filter(|n| causes.is_news(["a", "b"][n % 2])).count();
+        assert_eq!(alternating, 2, "the rest of the burst");
+    }
 
     #[test]
     fn a_timed_probe_under_way_is_at_least_as_slow_as_it_has_taken() {

@@ -1,13 +1,14 @@
 //! Reads one number over HTTP, or times it: connect, request and response within one timeout.
 
-use std::io;
+use std::error::Error;
 use std::time::Duration;
+use std::{io, iter};
 
 use http::HeaderValue;
-use http::header::{ACCEPT, AUTHORIZATION, HOST};
-use http_body_util::{BodyExt, Collected, Empty, Limited};
-use hyper::Request;
-use hyper::body::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tidegate::{Clock, SystemClock};
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 
 use super::plan::{AnswerKind, Ask};
 use crate::net::Stream;
-use crate::net::client_tls::Tls;
+use crate::net::client_tls::{Tls, remedy};
 use tidegate_config::{Secret, SecretSource};
 use tidegate_core::text::printable;
 
@@ -90,10 +91,10 @@ async fn connect(Endpoint { ask, tls, .. }: &Endpoint) -> io::Result<Stream> {
 
 async fn exchange(endpoint: &Endpoint) -> Result<Bytes, ProbeError> {
     let ask = &endpoint.ask;
-    let broken = |error: &dyn std::fmt::Display| ProbeError::Failed(error.to_string());
+    let broken = |error: &(dyn Error + 'static)| ProbeError::Failed(with_cause(error));
     let stream = connect(endpoint).await.map_err(|error| match error.kind() {
         // A certificate that is not trusted says nothing about the load.
-        io::ErrorKind::InvalidData => ProbeError::Unclear(error.to_string()),
+        io::ErrorKind::InvalidData => ProbeError::Unclear(with_remedy(&error)),
         _ => broken(&error),
     })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -119,8 +120,39 @@ async fn exchange(endpoint: &Endpoint) -> Result<Bytes, ProbeError> {
     if !status.is_success() {
         return Err(ProbeError::Unclear(format!("status {}", status.as_u16())));
     }
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    body.map(Collected::to_bytes).map_err(|error| broken(&error))
+    whole_body(ask, response).await
+}
+
+async fn whole_body(ask: &Ask, response: Response<Incoming>) -> Result<Bytes, ProbeError> {
+    let has = |header| response.headers().contains_key(header);
+    let ends_with_stream = !has(CONTENT_LENGTH) && !has(TRANSFER_ENCODING);
+    let is_timed = matches!(ask.answer, AnswerKind::Timed(_));
+    match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        // Such a body may be cut, but its time is known.
+        Err(error) if is_timed && ends_with_stream && is_end_of_stream(&*error) => Ok(Bytes::new()),
+        Err(error) => Err(ProbeError::Failed(with_cause(&*error))),
+    }
+}
+
+/// Whether the connection ended without the `close_notify` of TLS.
+fn is_end_of_stream(error: &(dyn Error + 'static)) -> bool {
+    let error = first_cause(error).downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+}
+
+fn first_cause<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error)
+}
+
+/// hyper says what it was about to do, and only its cause why that failed.
+fn with_cause(error: &(dyn Error + 'static)) -> String {
+    let (text, cause) = (error.to_string(), first_cause(error).to_string());
+    if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+}
+
+fn with_remedy(error: &io::Error) -> String {
+    remedy(error).map_or_else(|| error.to_string(), |remedy| format!("{error}: {remedy}"))
 }
 
 fn read(kind: &AnswerKind, body: &[u8], took: Duration) -> Result<f64, ProbeError> {

@@ -56,6 +56,20 @@ impl Tls {
     }
 }
 
+/// What to do about a certificate that is not trusted, by the text of the error: rustls hides the type of one of them.
+pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
+    let text = error.to_string();
+    [
+        (
+            "CaUsedAsEndEntity",
+            "the certificate is an authority's own: make it with -addext basicConstraints=critical,CA:FALSE",
+        ),
+        ("UnknownIssuer", "name the certificate of the authority that signed it in `ca_file`"),
+    ]
+    .into_iter()
+    .find_map(|(cause, remedy)| text.contains(cause).then_some(remedy))
+}
+
 impl PartialEq for Tls {
     /// Whether the same authorities are trusted, in any order.
     fn eq(&self, other: &Self) -> bool {

@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+/// Logs a guess for at most 256 names between two reloads, and answers none.
+const BOUNDED: &str = "adaptive/unfollowed.rs";
+
 /// The functions of core that compare a name with all others.
 const SEARCHES: [&str; 2] = ["closest(", "text::unknown_policy"];
 
@@ -12,7 +15,9 @@ fn searches(folder: &Path, found: &mut Vec<String>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             searches(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && !path.ends_with(BOUNDED)
+        {
             let source = fs::read_to_string(&path).unwrap();
             let lines = source.lines().filter(|line| SEARCHES.iter().any(|it| line.contains(it)));
             found.extend(lines.map(|line| format!("{}: {line}", path.display())));

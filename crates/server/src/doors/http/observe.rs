@@ -117,9 +117,11 @@ impl Checked<'_> {
         if let Some(queue_us) = queue_us {
             observed.note_wait(target, queue_us);
         }
+        let in_force = api.app.in_force();
         if let Some(saturation) = saturation {
-            api.app.in_force().adaptive.record_pool_saturation(target, saturation);
+            in_force.adaptive.record_pool_saturation(target, saturation);
         }
+        in_force.adaptive.warn_if_unfollowed(target);
         Ok(())
     }
 }

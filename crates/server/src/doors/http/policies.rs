@@ -1,6 +1,6 @@
 //! `GET /v1/policies`: all policies as an object by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Not;
 
 use serde::Serialize;
@@ -69,6 +69,9 @@ struct LimitJson<'a> {
     /// `enforce` or `shadow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     adaptive: Option<&'static str>,
+    /// The targets of `/v1/observe` that an adaptive limit follows; `all` stands for every one.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    targets: BTreeSet<String>,
 }
 
 /// A parameter of some algorithms.
@@ -82,13 +85,18 @@ enum Extra {
     TtlUs(u128),
 }
 
+/// By the names of a policy and its limit.
+type Targets = BTreeMap<[String; 2], BTreeSet<String>>;
+
 pub(super) fn to_json(in_force: &InForce) -> String {
+    let targets = in_force.adaptive.reported_targets();
+    let all = in_force.policies();
     let policies: BTreeMap<_, _> =
-        in_force.policies().map(|policy| (policy.name().to_owned(), policy_json(policy))).collect();
+        all.map(|policy| (policy.name().to_owned(), policy_json(policy, &targets))).collect();
     serde_json::to_string(&policies).unwrap_or_default()
 }
 
-fn policy_json(policy: PolicyView<'_>) -> PolicyJson<'_> {
+fn policy_json<'a>(policy: PolicyView<'a>, targets: &Targets) -> PolicyJson<'a> {
     let enforce = policy.enforce().filter(|_| !policy.is_shadow());
     let enforce = enforce.map(|part| part.to_string());
     let share = policy.share_status().map(|ShareStatus { active, level }| ShareJson {
@@ -96,14 +104,15 @@ fn policy_json(policy: PolicyView<'_>) -> PolicyJson<'_> {
         contended: level.is_some(),
         level: level.unwrap_or(1.0),
     });
-    PolicyJson { limits: limits_json(policy), shadow: policy.is_shadow(), enforce, share }
+    PolicyJson { limits: limits_json(policy, targets), shadow: policy.is_shadow(), enforce, share }
 }
 
-fn limits_json(policy: PolicyView<'_>) -> LimitsJson<'_> {
+fn limits_json<'a>(policy: PolicyView<'a>, targets: &Targets) -> LimitsJson<'a> {
     if let Some(shaper) = policy.shaper() {
         return LimitsJson::One(shaper_json(shaper));
     }
-    let mut members: Vec<_> = policy.members().map(member_json).collect();
+    let member = |member| member_json(policy.name(), member, targets);
+    let mut members: Vec<_> = policy.members().map(member).collect();
     if let [LimitJson { name: None, .. }] = *members {
         return LimitsJson::One(members.remove(0));
     }
@@ -114,7 +123,7 @@ fn limits_json(policy: PolicyView<'_>) -> LimitsJson<'_> {
     LimitsJson::Many { mode, members }
 }
 
-fn member_json(member: &Member) -> LimitJson<'_> {
+fn member_json<'a>(policy: &str, member: &'a Member, targets: &Targets) -> LimitJson<'a> {
     let limit = &member.limit;
     let extra = match limit {
         Limit::Gcra(gcra) => Some(Extra::Burst(gcra.burst())),
@@ -123,6 +132,8 @@ fn member_json(member: &Member) -> LimitJson<'_> {
         Limit::Concurrency(permits) => Some(Extra::TtlUs(permits.lease().as_micros())),
         _ => None,
     };
+    let names = || [policy.to_owned(), member.name.clone()];
+    let followed = member.effective.as_ref().and_then(|_| targets.get(&names()));
     LimitJson {
         name: Some(member.name.as_str()).filter(|name| !name.is_empty()),
         key: member.key.as_deref(),
@@ -141,6 +152,7 @@ fn member_json(member: &Member) -> LimitJson<'_> {
             .effective
             .as_ref()
             .map(|it| if it.is_enforced() { "enforce" } else { "shadow" }),
+        targets: followed.cloned().unwrap_or_default(),
     }
 }
 
@@ -170,6 +182,7 @@ fn shaper_json(shaper: &LeakyBucket) -> LimitJson<'static> {
         cost: None,
         effective: None,
         adaptive: None,
+        targets: BTreeSet::new(),
     }
 }
 
