@@ -3,9 +3,9 @@
 
 mod fast;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[doc(inline)]
 pub use tidegate_core::Timestamp;
@@ -58,18 +58,10 @@ impl Clock for SystemClock {
         Timestamp::from_micros(fast::now_us())
     }
 
+    #[inline]
     fn steady_us(&self) -> u64 {
-        steady_us()
+        fast::steady_us()
     }
-}
-
-/// Microseconds since the first call. It goes on whatever is done to the system's clock.
-#[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
-fn steady_us() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    let now = Instant::now();
-    let passed = now.saturating_duration_since(*ORIGIN.get_or_init(|| now));
-    micros(passed)
 }
 
 /// Whole microseconds, as many as a `u64` holds.

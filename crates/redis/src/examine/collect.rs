@@ -111,7 +111,7 @@ async fn skew(connection: &mut Connection) -> Option<Skew> {
         let (start_us, before) = (SystemClock.steady_us(), SystemClock.now());
         let (seconds, micros): (i64, i64) = connection.query("TIME", &cmd("TIME")).await?;
         // The server read its clock about half way through the round trip.
-        let within_us = (SystemClock.steady_us() - start_us) / 2;
+        let within_us = SystemClock.steady_us().saturating_sub(start_us) / 2;
         let there_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
         let here_us = before.as_micros().cast_signed().saturating_add_unsigned(within_us);
         let skew = Skew { ahead_us: there_us.saturating_sub(here_us), within_us };

@@ -28,7 +28,7 @@ pub(super) async fn collect(connection: &mut Connection, prefix: &str) -> Option
         }
         cursor = next;
         keys.all = cursor == 0;
-        let took_us = SystemClock.steady_us() - start_us;
+        let took_us = SystemClock.steady_us().saturating_sub(start_us);
         if keys.all || keys.looked_at >= KEYS_MAX || took_us >= BUDGET_US {
             return Some(keys);
         }

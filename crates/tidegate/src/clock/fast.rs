@@ -1,4 +1,4 @@
-//! The system's time from the processor's counter, where the kernel trusts that counter too.
+//! The system's two clocks from the processor's counter, where the kernel trusts that counter too.
 //!
 //! An anchor (a counter value, the system's time then, and the length of a count) is renewed every tenth of a
 //! second, which bounds the error to about a microsecond and follows every adjustment of the system's clock.
@@ -7,7 +7,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Microseconds per count, as a fixed-point fraction of 2^40: exact to a hundredth of a µs over an anchor's life.
 const RATE_BITS: u32 = 40;
@@ -33,19 +33,28 @@ struct Anchor {
     life: AtomicU64,
 }
 
-static ANCHOR: Anchor = Anchor::new();
+static TIME: Anchor = Anchor::new();
+static STEADY: Anchor = Anchor::new();
 
 /// Microseconds since the Unix epoch.
 #[inline]
 pub(super) fn now_us() -> u64 {
-    ANCHOR.time_at(counter).unwrap_or_else(slow_now_us)
+    TIME.time_at(counter).unwrap_or_else(|| slow_us(&TIME, system_us))
+}
+
+/// Microseconds since the first call. It goes on whatever is done to the system's clock, and may step back by as much as
+/// an anchor is wrong.
+#[inline]
+pub(super) fn steady_us() -> u64 {
+    STEADY.time_at(counter).unwrap_or_else(|| slow_us(&STEADY, system_steady_us))
 }
 
 #[cold]
 #[inline(never)]
-fn slow_now_us() -> u64 {
+fn slow_us(anchor: &Anchor, system_us: fn() -> u64) -> u64 {
     static TRUSTED: OnceLock<bool> = OnceLock::new();
-    if *TRUSTED.get_or_init(kernel_trusts_the_counter) { ANCHOR.renew(both) } else { system_us() }
+    let is_trusted = *TRUSTED.get_or_init(kernel_trusts_the_counter);
+    if is_trusted { anchor.renew(|| with_counter(system_us)) } else { system_us() }
 }
 
 impl Anchor {
@@ -113,8 +122,8 @@ impl Anchor {
     }
 }
 
-/// The counter, and the system's time.
-fn both() -> (u64, u64) {
+/// The counter, and a time of the system.
+fn with_counter(system_us: fn() -> u64) -> (u64, u64) {
     let before = counter();
     let now_us = system_us();
     (before.midpoint(counter()), now_us)
@@ -131,6 +140,13 @@ fn measure(counts: u64, us: u64) -> u64 {
 fn system_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     super::micros(since)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
+fn system_steady_us() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let now = Instant::now();
+    super::micros(now.saturating_duration_since(*ORIGIN.get_or_init(|| now)))
 }
 
 /// The kernel watches the counter and stops using it as soon as it is not steady and the same on all cores.
@@ -162,18 +178,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fast_clock_follows_the_system_clock() {
-        let until_us = system_us() + 300_000;
-        let mut reads = 0_u64;
-        while system_us() < until_us {
-            let before = system_us();
-            let fast = now_us();
-            let after = system_us();
-            // A preempted thread widens the bracket, not the error.
-            assert!(fast + 1000 >= before && fast <= after + 1000, "{before} ≤ {fast} ≤ {after}");
-            reads += 1;
+    fn the_fast_clocks_follow_the_system_s() {
+        let clocks: [[fn() -> u64; 2]; 2] = [[system_us, now_us], [system_steady_us, steady_us]];
+        for [system_us, fast_us] in clocks {
+            let until_us = system_us() + 300_000;
+            let mut reads = 0_u64;
+            while system_us() < until_us {
+                let before = system_us();
+                let fast = fast_us();
+                let after = system_us();
+                // A preempted thread widens the bracket, not the error.
+                assert!(
+                    fast + 1000 >= before && fast <= after + 1000,
+                    "{before} ≤ {fast} ≤ {after}"
+                );
+                reads += 1;
+            }
+            assert!(reads > 100);
         }
-        assert!(reads > 100);
     }
 
     /// A counter of 2.6 GHz and a system's time, both to be set.

@@ -48,6 +48,7 @@ macro_rules! store_error_kinds {
         /// assert_eq!(StoreErrorKind::ALL[StoreErrorKind::Timeout as usize], StoreErrorKind::Timeout);
         /// ```
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u64)]
         #[non_exhaustive]
         pub enum StoreErrorKind { $($(#[$doc])* $name,)* }
 
@@ -204,7 +205,11 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind.as_str(), self.detail)
+        match self.kind {
+            // The detail says what is wrong with what was asked, and the kind nothing more.
+            StoreErrorKind::BadRequest => f.write_str(&self.detail),
+            kind => write!(f, "{}: {}", kind.as_str(), self.detail),
+        }
     }
 }
 

@@ -332,7 +332,10 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let (step, message) = self.check(entry, request.cost, now_us);
         if let (Step::Admit { remaining, .. }, None) = (step, message) {
             *decided += 1;
-            return Reply::ready(Ok(entry.admit(remaining, now_us, Source::Lease)));
+            let reply = entry.admit(remaining, now_us, Source::Lease);
+            // Unlocked first: a processor unlocks once all that was written is out of its way.
+            drop(shard);
+            return Reply::ready(Ok(reply));
         }
         let check = LeasedCheck { request, fingerprint, now, now_us, step, message };
         self.take_on(shard, &check, None)
@@ -409,7 +412,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
 
     /// The step of a check, and the first message that is due after it. A refusal does not count if units were given back
     /// after its request was sent.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "called, its answer would go through memory")]
+    #[inline(always)]
     fn check(&self, entry: &mut Entry, cost: u64, now_us: u64) -> (Step, Option<Message>) {
         entry.used_us = now_us;
         let mut step = entry.holder.check(now_us, cost);

@@ -234,6 +234,7 @@ pub struct ReserveReply {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u64)]
 #[non_exhaustive]
 pub enum Source {
     /// The store.

@@ -166,6 +166,29 @@ fn array(bytes: &[u8], spans: &mut ArgumentSpans) -> Result<Option<usize>, Proto
 /// Parses the number on the line that begins at `from`. Returns it and the start of the next line.
 #[inline]
 fn length(bytes: &[u8], from: usize, what: &str) -> Result<Option<(i64, usize)>, ProtocolError> {
+    match short_length(bytes, from) {
+        Some(short) => Ok(Some(short)),
+        None => long_length(bytes, from, what),
+    }
+}
+
+/// The same for one or two digits, which nearly all have.
+#[inline]
+fn short_length(bytes: &[u8], from: usize) -> Option<(i64, usize)> {
+    match *bytes.get(from..from + 4)? {
+        [ones @ b'0'..=b'9', b'\r', b'\n', _] => Some((i64::from(ones - b'0'), from + 3)),
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n'] => {
+            Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), from + 4))
+        }
+        _ => None,
+    }
+}
+
+fn long_length(
+    bytes: &[u8],
+    from: usize,
+    what: &str,
+) -> Result<Option<(i64, usize)>, ProtocolError> {
     let line = bytes.get(from..).unwrap_or_default();
     let end = line.iter().take(LENGTH_BYTES_MAX).position(|byte| *byte == b'\r');
     let Some(end) = end else {

@@ -104,6 +104,17 @@ impl ReplyBuffer {
     }
 }
 
+/// The digits of the numbers below a hundred.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0_u8;
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
+
 /// The longest number, with its type byte and CRLF.
 const NUMBER_BYTES: usize = 23;
 
@@ -113,13 +124,15 @@ fn digits(text: &mut [u8], kind: u8, number: i64) -> usize {
     let mut at = text.len() - 2;
     text[at..].copy_from_slice(b"\r\n");
     let mut rest = number.unsigned_abs();
-    loop {
+    // Two at a time: a digit is known only after the division before it.
+    while rest >= 10 {
+        at -= 2;
+        text[at..at + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
+        rest /= 100;
+    }
+    if rest > 0 || number == 0 {
         at -= 1;
         text[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
     }
     if number < 0 {
         at -= 1;

@@ -91,7 +91,7 @@ impl Refusals {
             return Found::Nothing;
         }
         if now_us < refusal.until_us {
-            return Found::Refused(aged(&refusal.verdict, now_us - refusal.sent_us));
+            return Found::Refused(aged(&refusal.verdict, now_us.saturating_sub(refusal.sent_us)));
         }
         match &refusal.asking {
             Some(call) if !is_over(call.sent_us, now_us) => {
