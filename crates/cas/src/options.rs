@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate::KeyHasher;
 use tidegate::driver::StoreOptions;
 
 /// Options of a [`CasStore`](crate::CasStore).
@@ -14,6 +15,8 @@ use tidegate::driver::StoreOptions;
 pub struct CasOptions {
     /// What every key begins with.
     pub key_prefix: String,
+    /// Hashes identifiers and names that are long or no plain text; the same on every node.
+    pub hasher: KeyHasher,
     /// How long a decision may take.
     pub deadline: Duration,
     /// Whether the caller's time replaces the database's and this node's: for replays and tests.
@@ -32,9 +35,10 @@ impl Default for CasOptions {
 
 impl From<&StoreOptions> for CasOptions {
     fn from(options: &StoreOptions) -> Self {
-        let StoreOptions { key_prefix, deadline, replays, announces, .. } = options;
+        let StoreOptions { key_prefix, hasher, deadline, replays, announces, .. } = options;
         Self {
             key_prefix: key_prefix.clone(),
+            hasher: hasher.clone(),
             deadline: *deadline,
             replays: *replays,
             announces: *announces && !replays,

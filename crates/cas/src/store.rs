@@ -50,9 +50,9 @@ pub(crate) struct Names {
 impl<B: Backend> CasStore<B> {
     /// A store over a backend, which counts its connections in `counters`. Needs a running tokio runtime.
     pub fn new(backend: B, counters: Arc<NetworkCounters>, options: CasOptions) -> Self {
-        let CasOptions { key_prefix, deadline, replays, announces, lanes } = options;
+        let CasOptions { key_prefix, hasher, deadline, replays, announces, lanes } = options;
         let lanes = Arc::new(Lanes::new(Arc::new(backend), counters, lanes, replays));
-        let names = Names { prefix: key_prefix, text: KeyText::new(tidegate::store_kit::HASH_KEY) };
+        let names = Names { prefix: key_prefix, text: KeyText::new(hasher.secret()) };
         let nodes = if announces {
             Nodes::announce(&lanes, names.record("nodes"))
         } else {

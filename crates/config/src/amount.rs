@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::StatusCode;
+use tidegate_core::text::duration;
 use tidegate_core::{FieldError, read_duration, read_rate};
 
 use super::node::Cursor;
@@ -22,7 +23,8 @@ pub(crate) fn time(
     bounds: RangeInclusive<Duration>,
     usual: Duration,
 ) -> Duration {
-    let expected = || format!("expected {:?} to {:?}", bounds.start(), bounds.end());
+    let expected =
+        || format!("expected {} to {}", duration(*bounds.start()), duration(*bounds.end()));
     let within = |time: Duration| Some(time).filter(|it| bounds.contains(it)).ok_or_else(expected);
     let time = given.map(|given| span(given).and_then(within));
     time.and_then(|time| cursor.field(field).accept(time)).unwrap_or(usual)

@@ -4,8 +4,8 @@
 //!   variables, [`conform`] checks the nodes against the JSON Schema of [`text`], the one definition of all keys.
 //! - Step two, the meaning: the other modules turn `text` into policies, addresses and routes that cannot be wrong.
 //!
-//! Both go on after a problem, so that a file's problems are all reported at once. Neither opens, binds or connects
-//! anything: `tidegate validate` is these two steps alone.
+//! Both go on after a problem, so that a file's problems are all reported at once. Neither binds or connects anything:
+//! `tidegate validate` is these two steps, and then the server's look at the files that are named.
 //!
 //! A new key is a field in `text` and the place that uses it. Tests fail until `schema.json`, the reference and the
 //! example have it.
@@ -290,6 +290,19 @@ fn written(mut node: Node, lookup: environment::Lookup<'_>) -> Result<Written, V
         Err(_) if !problems.is_empty() => Err(problems),
         Err(error) => Err(vec![Problem::new(node.position, error.to_string())]),
     }
+}
+
+/// Where a file has a key, given by the names on the way to it, or what is closest around it.
+pub fn position_of(path: &Path, key: &[String]) -> Position {
+    let Ok(top) = contents(path).and_then(|text| yaml::parse(&text)) else {
+        return Position::START;
+    };
+    let mut found = &top;
+    for name in key {
+        let Some(inner) = found.get(name) else { break };
+        found = inner;
+    }
+    found.position
 }
 
 fn contents(path: &Path) -> Result<String, Problem> {

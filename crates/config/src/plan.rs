@@ -200,6 +200,11 @@ impl Plan {
         self.targets_from(Source::is_observed)
     }
 
+    /// Those of them that reports to `/v1/observe` move: what the doors measure, and pools.
+    pub fn reported(&self) -> impl Iterator<Item = &str> {
+        self.targets_from(|source| source.is_observed() || *source == Source::Pool)
+    }
+
     fn targets_from(&self, wanted: fn(&Source) -> bool) -> impl Iterator<Item = &str> {
         let (url, signals) = match &self.follows {
             Follows::Urls { target, .. } => (Some(target.as_str()), &[][..]),

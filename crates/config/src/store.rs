@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tidegate::driver::{MemoryOptions, StoreDriver, StoreDrivers, normalized};
-use tidegate::{BreakerOptions, Policy, deadline};
+use tidegate::{BreakerOptions, KeyHasher, Policy, deadline};
 
 use super::amount::{size, time};
 use super::node::Cursor;
@@ -57,6 +57,15 @@ impl StoreChoice {
             memory: MemoryOptions::default(),
             snapshot_every: SNAPSHOT_EVERY,
         }
+    }
+
+    /// The hash of identifiers, if there is a secret for it. Reads its file.
+    pub fn hasher(&self) -> Result<Option<KeyHasher>, String> {
+        let Some(source) = &self.hash_key else { return Ok(None) };
+        let secret = source.read().map_err(|why| format!("store.hash_key_file: {why}"))?;
+        let expected = "expected 32 hexadecimal digits, as `openssl rand -hex 16` prints them";
+        let hasher = KeyHasher::from_hex(secret.0.trim());
+        hasher.map(Some).ok_or_else(|| format!("store.hash_key_file: {source}: {expected}"))
     }
 
     /// Refuses the options of the memory store for another one: the URL may come from a file or the command line.
@@ -209,7 +218,10 @@ pub(crate) fn check_policies(
         driver.is_some_and(StoreDriver::counts_one_identifier_per_step)
     };
     for (name, policy) in policies {
-        let in_second = policy.is_in_quorum() && second.is_some();
+        // A share is counted where the policy that it shares is.
+        let shared = policy.share_of().and_then(|of| policies.get(of));
+        let is_in_quorum = policy.is_in_quorum() || shared.is_some_and(Policy::is_in_quorum);
+        let in_second = is_in_quorum && second.is_some();
         // A URL in a file may be a quorum's.
         if policy.is_in_quorum()
             && second.is_none()
@@ -221,7 +233,12 @@ pub(crate) fn check_policies(
         }
         // What `store.quorum` names is one, wherever it is written.
         let counts_one = in_second || counts_one(main.as_ref());
-        if counts_one && policy.counts_several_identifiers() {
+        if counts_one && policy.share_of().is_some() {
+            cursor.field(name).field("share").report(
+                "needs memory, Redis, PostgreSQL or DynamoDB: this store cannot charge a tenant and the limit that it \
+                 shares in one step",
+            );
+        } else if counts_one && policy.counts_several_identifiers() {
             cursor.field(name).report(
                 "has limits on several identifiers, which this store cannot change in one step: give them \
                  the same `key`, or use Redis, PostgreSQL or memory",

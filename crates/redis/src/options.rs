@@ -117,10 +117,11 @@ impl StoreDriver for RedisDriver {
     }
 
     fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, StoreError> {
-        let StoreOptions { key_prefix, deadline, replays, breaker, announces, .. } =
+        let StoreOptions { key_prefix, hasher, deadline, replays, breaker, announces, .. } =
             options.clone();
         let options = RedisOptions {
             key_prefix,
+            hash_key: hasher.secret(),
             deadline,
             replays,
             announces,

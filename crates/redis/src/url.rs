@@ -348,7 +348,7 @@ mod tests {
         ];
         for (url, part) in rows {
             let error = RedisUrl::parse(url).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("bad-ask: store URL, {part}: ")), "{url}: {error}");
+            assert!(error.starts_with(&format!("store URL, {part}: ")), "{url}: {error}");
             assert!(!error.contains("secret") && !error.contains("ret@"), "{error}");
         }
     }

@@ -1,5 +1,6 @@
 //! Starts the server: opens the store and the doors, and closes them on shutdown.
 
+mod named_files;
 mod quorum_watch;
 mod reload;
 mod snapshots;
@@ -16,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use self::named_files::NamedFiles;
 pub use self::reload::Source;
 use self::reload::{Identity, Reloader};
 use self::store_watch::WatchedStore;
@@ -81,7 +83,7 @@ async fn until_stopped(
     // Before the file is read, so that no change is missed.
     let identity = Identity::read(&source.files);
     let config = (source.read)().map_err(|lines| ServeError::new(join_problems(&lines)))?;
-    let hasher = key_hasher(&config).map_err(ServeError::new)?;
+    let hasher = config.store.hasher().map_err(ServeError::new)?;
     let (draft, store, stores_to_watch) = build_service(&config, stores, hasher.as_ref())?;
     log_start(&source, &stores_to_watch);
     let labels = KeyLabels::new(hasher, config.store.hash_keys);
@@ -234,15 +236,6 @@ fn open_door(
     }
 }
 
-/// The hash of identifiers, if there is a secret for it.
-fn key_hasher(config: &Config) -> Result<Option<KeyHasher>, String> {
-    let Some(source) = &config.store.hash_key else { return Ok(None) };
-    let secret = source.read().map_err(|why| format!("store.hash_key_file: {why}"))?;
-    let expected = "expected 32 hexadecimal digits, as `openssl rand -hex 16` prints them";
-    let hasher = KeyHasher::from_hex(secret.0.trim());
-    hasher.map(Some).ok_or_else(|| format!("store.hash_key_file: {source}: {expected}"))
-}
-
 /// Opens the store and builds the service over it.
 fn build_service(
     config: &Config,
@@ -251,12 +244,14 @@ fn build_service(
 ) -> Result<(Draft, OpenStore, Vec<WatchedStore>), ServeError> {
     let choice = &config.store;
     let url = choice.url.read().map_err(|why| ServeError::new(format!("store.url_file: {why}")))?;
+    let usual = StoreOptions::default();
     let options = StoreOptions {
         key_prefix: config.key_prefix.clone(),
+        hasher: hasher.cloned().unwrap_or(usual.hasher),
         deadline: choice.deadline,
         breaker: choice.breaker.clone(),
         memory: choice.memory.clone(),
-        ..StoreOptions::default()
+        ..usual
     };
     choice.check_memory(stores, &url.0).map_err(ServeError::new)?;
     let mut opened = stores.open(&url.0, &options).map_err(ServeError::new)?;

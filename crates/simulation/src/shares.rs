@@ -61,8 +61,8 @@ pub struct SharesRow {
     pub most_percent: f64,
     /// What was admitted of the limit from then on.
     pub used_percent: f64,
-    /// How long it took until each kind of tenants got four fifths of what it is due, or asked for, in every quarter of a
-    /// second that followed; `None` if it never did.
+    /// How long it took until each kind of tenants, but made-up ones, got four fifths of what it is due, or asked for, in
+    /// every quarter of a second that followed; `None` if it never did.
     pub settled_ms: Option<u64>,
     /// What was admitted beyond burst and rate: nothing, where the limit is exact.
     pub over_limit: u64,
@@ -77,8 +77,28 @@ struct Kind {
     plan: (&'static str, u32),
     /// The second in which they begin.
     since: u64,
-    /// Whether others come in their place each second.
-    changes: bool,
+    names: Names,
+}
+
+/// How long a tenant goes by one name.
+#[derive(Clone, Copy)]
+enum Names {
+    Always,
+    /// Others come in their place each second.
+    Second,
+    /// Each request has a name of its own.
+    Request,
+}
+
+impl Names {
+    /// Which of its names a tenant has.
+    const fn at(self, at_us: u64, request: usize) -> u64 {
+        match self {
+            Self::Always => 0,
+            Self::Second => at_us / SECOND_US,
+            Self::Request => request as u64,
+        }
+    }
 }
 
 /// A request: when, and of which tenant.
@@ -96,14 +116,16 @@ const WAYS: [&str; 3] = ["one limit", "fixed parts", "shares"];
 fn simulate(input: &Shares, stop: &StopFlag) -> Result<SharesReport, InputError> {
     let &Shares { tenants, limit, loud, nodes, .. } = input;
     let quiet_rate = (limit / 2 / tenants).max(1);
-    let quiet = Kind { count: tenants, rate: quiet_rate, plan: ("", 1), since: 0, changes: false };
+    let quiet =
+        Kind { count: tenants, rate: quiet_rate, plan: ("", 1), since: 0, names: Names::Always };
     let hog = Kind { count: 1, rate: quiet_rate.saturating_mul(loud), since: CONTENDED, ..quiet };
     let gold = Kind { count: 2, rate: limit * 2, plan: GOLD, since: CONTENDED, ..quiet };
     let plain = Kind { plan: ("", 1), ..gold };
-    let scenarios: [(&'static str, Vec<Kind>, u64); 4] = [
+    let scenarios: [(&'static str, Vec<Kind>, u64); 5] = [
         ("one is loud", vec![quiet, hog], 1),
         ("weights 4:1", vec![gold, plain], 1),
-        ("come and go", vec![Kind { changes: true, ..quiet }, hog], 1),
+        ("come and go", vec![Kind { names: Names::Second, ..quiet }, hog], 1),
+        ("made-up names", vec![quiet, Kind { names: Names::Request, ..hog }], 1),
         ("fleet", vec![quiet, hog], nodes),
     ];
     let mut report = SharesReport { input: *input, scenarios: Vec::new() };
@@ -180,8 +202,8 @@ impl SharesRow {
         let mut now_us = 0;
         for (count, &(at_us, tenant)) in stop.until(&requests.arrivals).enumerate() {
             clock.advance(Duration::from_micros(at_us - std::mem::replace(&mut now_us, at_us)));
-            let (kind, Kind { plan: (plan, _), changes, .. }) = tenants[tenant];
-            let name = format!("{tenant} {}", if changes { at_us / SECOND_US } else { 0 });
+            let (kind, Kind { plan: (plan, _), names, .. }) = tenants[tenant];
+            let name = format!("{tenant} {}", names.at(at_us, count));
             let keys = [("tenant", name.as_bytes()), ("plan", plan.as_bytes())];
             let check = Check { policy: "api", key: Key::Named(&keys), cost: 1 };
             let answer = engines[count % engines.len()].ask(&check, Op::Take).now();
@@ -210,7 +232,10 @@ impl Meter {
         let count = index(input.seconds * SECOND_US / SLOT_US);
         let slots = |kind: usize| {
             let tenants = requests.tenants().zip(&fair).filter(|((it, _), _)| *it == kind);
-            let due: f64 = tenants.map(|(_, fair)| fair).sum();
+            // Nobody is owed the part of a flood in each quarter: it gets what the others leave.
+            let is_owed = |kind: &Kind| !matches!(kind.names, Names::Request);
+            let due = tenants.filter(|((_, kind), _)| is_owed(kind)).map(|(_, fair)| fair);
+            let due: f64 = due.sum();
             vec![(0, due * float(SLOT_US) / float(SECOND_US), 0); count]
         };
         Self {

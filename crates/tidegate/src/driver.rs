@@ -32,8 +32,9 @@ use crate::reply::Reply;
 use crate::store::breaker::{Breaker, BreakerOptions, BreakerState};
 use crate::store::memory::{DEFAULT_MAX_BYTES, MemoryStore};
 use crate::store::{
-    KeyedLimit, Op, RoutedStore, Scope, Store, StoreError, StoreErrorKind, StoreRequest,
+    KeyHasher, KeyedLimit, Op, RoutedStore, Scope, Store, StoreError, StoreErrorKind, StoreRequest,
 };
+use crate::store_kit::HASH_KEY;
 
 /// Opens one kind of store.
 ///
@@ -121,14 +122,18 @@ pub trait StoreDriver: Send + Sync + fmt::Debug {
 /// ```
 /// use tidegate::driver::StoreOptions;
 ///
-/// let StoreOptions { key_prefix, deadline, replays, breaker, announces, memory } = StoreOptions::default();
+/// let StoreOptions { key_prefix, hasher, deadline, replays, breaker, announces, memory } = StoreOptions::default();
 /// assert_eq!((key_prefix.as_str(), deadline), ("tg", tidegate::deadline::DEFAULT));
+/// assert_eq!(hasher.secret(), tidegate::store_kit::HASH_KEY);
 /// assert!(!replays && breaker.is_some() && announces && memory.snapshot.is_none());
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// What every key begins with.
     pub key_prefix: String,
+    /// Hashes identifiers and names that are long or no plain text; the same on every node. By default with a built-in
+    /// secret, which everybody knows.
+    pub hasher: KeyHasher,
     /// How long a decision may take.
     pub deadline: Duration,
     /// Whether the caller's time replaces the store's own.
@@ -169,6 +174,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             key_prefix: "tg".to_owned(),
+            hasher: KeyHasher::new(HASH_KEY),
             deadline: crate::deadline::DEFAULT,
             replays: false,
             breaker: Some(BreakerOptions::default()),
@@ -467,8 +473,12 @@ impl StoreDrivers {
     /// Opens the store behind a URL.
     pub fn open(&self, url: &str, options: &StoreOptions) -> Result<OpenStore, String> {
         let url = normalized(url);
-        let opened = self.find(url)?.open(url, options);
-        opened.map_err(|error| format!("store {}: {error}", redacted(url)))
+        let driver = self.find(url)?;
+        driver.open(url, options).map_err(|error| {
+            // What can fail in memory is its snapshot, which the error names.
+            let is_local = driver.is_local();
+            if is_local { error.to_string() } else { format!("store {}: {error}", redacted(url)) }
+        })
     }
 
     /// The driver of a URL.

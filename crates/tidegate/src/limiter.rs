@@ -249,7 +249,7 @@ impl<C: Clock> Limiter<C> {
         self.with_limit(key, |limit, now| {
             let (answer, grant) = keys.store.take_state(fingerprint, limit, now, 1);
             let held = grant.map(|grant| Held {
-                id: grant.id,
+                id: grant.id.into(),
                 cost: grant.cost,
                 scope: keys.scope.clone(),
                 key: key.into(),

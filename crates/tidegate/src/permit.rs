@@ -4,7 +4,7 @@ mod id;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tidegate_core::{Limit, Mode, Timestamp};
@@ -41,7 +41,8 @@ pub struct Acquired<A> {
 ///
 /// One that an [`Engine`](crate::Engine) granted inside a tokio runtime is renewed each time a third of its lease has
 /// passed, so that work may take longer than the lease. (This needs the feature `breaker` or `leases`, and a runtime with
-/// timers.) A process that is stopped for longer than the lease loses its place, and does not get it back.
+/// timers.) A process that is stopped for longer than the lease loses its place, and does not get it back, unless it
+/// [asks for that](Self::retake_if_lost).
 ///
 /// A release that fails is sent again in the background, four times within some seconds, where permits come from a store
 /// over the network and there is a tokio runtime. If that fails too, the permit is freed when its lease ends.
@@ -73,6 +74,8 @@ struct LeaseEnd {
     clock: Arc<dyn Clock>,
     length_us: u64,
     ends_us: AtomicU64,
+    /// Whether places that are lost are taken anew.
+    is_retaken: AtomicBool,
 }
 
 impl fmt::Debug for LeaseEnd {
@@ -83,26 +86,27 @@ impl fmt::Debug for LeaseEnd {
 
 impl LeaseEnd {
     fn new(clock: Arc<dyn Clock>, length: Duration, asked_us: u64) -> Self {
-        let lease = Self { clock, length_us: micros(length), ends_us: AtomicU64::new(0) };
+        let (ends_us, is_retaken) = (AtomicU64::new(0), AtomicBool::new(false));
+        let lease = Self { clock, length_us: micros(length), ends_us, is_retaken };
         lease.starts_at(asked_us);
         lease
     }
 
     /// Granted or renewed by a request that was sent then: the store's lease started later.
     fn starts_at(&self, asked_us: u64) {
-        self.ends_us.store(asked_us.saturating_add(self.length_us), Ordering::Relaxed);
+        self.ends_us.store(asked_us.saturating_add(self.length_us), Relaxed);
     }
 
     fn is_running(&self) -> bool {
-        self.clock.steady_us() < self.ends_us.load(Ordering::Relaxed)
+        self.clock.steady_us() < self.ends_us.load(Relaxed)
     }
 }
 
 /// Permits held under one limit, and where to release them.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The id that the store gave.
-    pub(crate) id: u64,
+    /// The id that the store gave; another one if its places were taken anew.
+    pub(crate) id: AtomicU64,
     /// The places that it holds.
     pub(crate) cost: u64,
     pub(crate) scope: Scope,
@@ -228,6 +232,24 @@ impl Permit {
         self.lease.as_ref().is_none_or(|lease| lease.is_running())
     }
 
+    /// Whether places that the store has lost are taken anew with the next renewal, even where others hold all of them by
+    /// then; by default they are not. For work that goes on in any case, so that it is counted: after a restart of the store
+    /// without its data, or if this process stood still for longer than the lease. More than the limit may so be held, and
+    /// nobody else gets a place until they are fewer again.
+    ///
+    /// ```
+    /// # use tidegate::Engine;
+    /// let engine = Engine::builder().policy("export", "concurrency 1 lease 30s").build()?;
+    /// let permit = engine.acquire("export", "user-42").now()?.permit.ok_or("refused")?;
+    /// permit.retake_if_lost(true); // the work begins now, and cannot be stopped
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retake_if_lost(&self, retake: bool) {
+        if let Some(lease) = &self.lease {
+            lease.is_retaken.store(retake, Relaxed);
+        }
+    }
+
     /// The id of a permit that stays a permit: it is still released when it is dropped.
     ///
     /// ```
@@ -244,7 +266,7 @@ impl Permit {
     pub fn id(&self) -> PermitId {
         let held = |held: &Arc<Held>| HeldPermits {
             limit: held.scope.limit().to_owned(),
-            id: held.id,
+            id: held.id.load(Relaxed),
             cost: held.cost,
         };
         PermitId { holder: self.holder, held: self.held.iter().map(held).collect() }
@@ -290,11 +312,11 @@ impl Drop for Permit {
 
 impl Held {
     pub(crate) fn release(&self, store: &dyn Store, now: Timestamp) -> StoreResult<StoreReply> {
-        self.ask(store, Op::Release { permit_id: self.id }, now)
+        self.ask(store, Op::Release { permit_id: self.id.load(Relaxed) }, now)
     }
 
     pub(crate) fn renew(&self, store: &dyn Store, now: Timestamp) -> StoreResult<StoreReply> {
-        self.ask(store, Op::Renew { permit_id: self.id }, now)
+        self.ask(store, Op::Renew { permit_id: self.id.load(Relaxed) }, now)
     }
 
     fn ask(&self, store: &dyn Store, op: Op, now: Timestamp) -> StoreResult<StoreReply> {
@@ -326,7 +348,7 @@ pub fn release_granted(store: &Arc<dyn Store>, request: &OwnedRequest, granted: 
         let held = |&(index, id): &(usize, u64)| {
             let KeyedLimit { scope, key, limit } = *request.limits.get(index)?;
             let (cost, scope) = (scope.cost(request.cost), scope.clone());
-            Some(Held { id, cost, scope, key: key.into(), limit: limit.clone() })
+            Some(Held { id: id.into(), cost, scope, key: key.into(), limit: limit.clone() })
         };
         let held = granted.iter().filter_map(held).collect();
         drop(Permit::new(store.clone(), held, Holder::Store));
@@ -358,14 +380,14 @@ mod background {
     use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use tidegate_core::Timestamp;
+    use tidegate_core::{Concurrency, Limit, Mode, Timestamp};
     use tokio::runtime::Handle;
     use tokio::task::AbortHandle;
 
-    use super::{Held, LeaseEnd, release_granted};
+    use super::{Held, LeaseEnd, Relaxed, release_granted};
     use crate::reply::Later;
     use crate::store::owned::OwnedRequest;
-    use crate::store::{Store, StoreError, StoreReply, StoreResult};
+    use crate::store::{KeyedLimit, Op, Store, StoreError, StoreReply, StoreRequest, StoreResult};
 
     /// How long to wait before each further attempt: long enough, in all, for a breaker to close or a replica to be
     /// promoted.
@@ -382,7 +404,7 @@ mod background {
     /// The shortest time between renewals: leases that end sooner are not kept.
     const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-    /// Renews permits until it is dropped, or until none of them is held.
+    /// Renews permits until it is dropped, or until none of them is held or to be taken anew.
     #[derive(Debug)]
     pub(super) struct Renewal(AbortHandle);
 
@@ -403,7 +425,14 @@ mod background {
                     let (count, mut renewed, mut kept) = (held.len(), 0, Vec::new());
                     for one in held {
                         match one.renew(&*store, lease.clock.now()).await {
-                            Ok(reply) if reply.permits.is_empty() => {} // its place is lost
+                            // Its place is lost.
+                            Ok(reply) if reply.permits.is_empty() => {
+                                if lease.is_retaken.load(Relaxed) {
+                                    let now = lease.clock.now();
+                                    renewed += usize::from(retake(&one, &store, now).await);
+                                    kept.push(one); // if that failed, it is tried again
+                                }
+                            }
                             outcome => {
                                 // A failure may be over before the lease is.
                                 renewed += usize::from(outcome.is_ok());
@@ -419,6 +448,28 @@ mod background {
             });
             Some(Self(task.abort_handle()))
         }
+    }
+
+    /// Takes lost places anew, though others may hold all of them: a count without what is under way admits too much. So
+    /// the limit of this request is as high as one can be.
+    async fn retake(held: &Held, store: &Arc<dyn Store>, now: Timestamp) -> bool {
+        let limit = Concurrency::new(Concurrency::MAX_LIMIT, held.limit.period());
+        let Ok(limit) = limit.map(Limit::from) else { return false };
+        let limits = [KeyedLimit { scope: &held.scope, key: &held.key, limit: &limit }];
+        let cost = held.cost / held.scope.factor();
+        let request = StoreRequest { mode: Mode::All, limits: &limits, cost, op: Op::Take };
+        let taken = match store.decide(&request, now).split() {
+            Ok(known) => known,
+            Err(later) => {
+                let request = OwnedRequest::from_request(&request);
+                AcquireReply::new(later, store.clone(), request).await
+            }
+        };
+        let id = taken.ok().and_then(|reply| reply.permits.first().map(|(_, id)| *id));
+        id.is_some_and(|id| {
+            held.id.store(id, Relaxed);
+            true
+        })
     }
 
     impl Drop for Renewal {

@@ -59,7 +59,8 @@ pub struct Policy {
 /// How a policy asks its store, and what it does without it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicyOptions {
-    pub(crate) on_store_error: OnStoreError,
+    /// As given: see [`Compiled::on_store_error`].
+    pub(crate) on_store_error: Option<OnStoreError>,
     /// How long refusals are remembered; `None` if they are not.
     pub(crate) deny_cache_ttl: Option<Duration>,
     pub(crate) lease: bool,
@@ -279,7 +280,7 @@ impl Policy {
 
     fn new(kind: Result<Kind, PolicyProblem>) -> Self {
         let options = PolicyOptions {
-            on_store_error: OnStoreError::default(),
+            on_store_error: None,
             deny_cache_ttl: Some(DENY_CACHE_TTL),
             lease: false,
             replicas: None,
@@ -493,7 +494,7 @@ impl Policy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Self {
-        self.options.on_store_error = on_store_error;
+        self.options.on_store_error = Some(on_store_error);
         self
     }
 
@@ -620,7 +621,13 @@ impl Policy {
     }
 
     /// The policy whose limit it [shares](Policy::share).
-    pub(crate) fn share_of(&self) -> Option<&str> {
+    ///
+    /// ```
+    /// # use tidegate::{Policy, Share};
+    /// assert_eq!(Policy::share(Share::of("total", "tenant")).share_of(), Some("total"));
+    /// assert_eq!(Policy::all().limit("", "5/h").share_of(), None);
+    /// ```
+    pub fn share_of(&self) -> Option<&str> {
         match &self.kind {
             Ok(Kind::Share(share)) => Some(&share.of),
             Ok(Kind::Limits { .. } | Kind::Shaper(_)) | Err(_) => None,

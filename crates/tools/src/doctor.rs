@@ -2,6 +2,7 @@
 //!
 //! The store's driver knows what can be wrong with its servers. `script` runs every algorithm through the real client.
 
+mod files;
 mod in_flight;
 mod print;
 mod recovery;
@@ -49,10 +50,9 @@ pub struct DoctorArgs {
     /// What every key of tidegate begins with
     #[arg(long, value_name = "PREFIX", default_value = "tg")]
     key_prefix: String,
-    /// How many tidegate processes will use the store
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    nodes: u64,
+    /// How many tidegate processes will use the store; by default `store.nodes` of the configuration, or 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    nodes: Option<u64>,
     /// First make what the store needs and is not there yet: the table of DynamoDB
     #[arg(long)]
     create: bool,
@@ -67,12 +67,16 @@ impl DoctorArgs {
         config.map_err(|problems| Failure::new(problems.to_string()))
     }
 
+    fn nodes(&self) -> u64 {
+        self.nodes.unwrap_or(1)
+    }
+
     /// With each store of the configuration, if there is one, and the policies that it counts.
     fn configured(&self, config: Option<&Config>) -> Result<Vec<(Self, Vec<PolicyLife>)>, Failure> {
         let Some(config) = config else { return Ok(vec![(self.clone(), Vec::new())]) };
         let url = config.store.url.read();
         let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
-        let nodes = config.store.nodes.map_or(self.nodes, |nodes| nodes.get().into());
+        let nodes = self.nodes.or_else(|| nodes_in(config));
         let key_prefix = config.key_prefix.clone();
         let main = Self { store: url.0, key_prefix, nodes, ..self.clone() };
         let Some(quorum) = &config.store.quorum else {
@@ -87,18 +91,40 @@ impl DoctorArgs {
     }
 }
 
+fn nodes_in(config: &Config) -> Option<u64> {
+    config.store.nodes.map(|nodes| nodes.get().into())
+}
+
+/// `--nodes` counts; while the store fails, what the file says does.
+fn other_nodes(given: u64, config: &Config) -> Option<Finding> {
+    let in_file = nodes_in(config).filter(|nodes| *nodes != given)?;
+    let seen = format!("looked at for {given} (--nodes); store.nodes is {in_file}");
+    Some(
+        Finding::note("nodes", seen)
+            .risk(format!("while the store fails each node has 1/{in_file} of each limit"))
+            .remedy("store.nodes: the number of nodes that run, or without it they are counted"),
+    )
+}
+
 /// Examines, prints, and exits with 1 on a fault.
 pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure> {
     let mut findings = Vec::new();
     let config = args.read_config(stores)?;
     let mut in_flight =
         config.as_ref().and_then(|config| config.proxy.as_ref()).and_then(|proxy| proxy.in_flight);
-    for (args, lives) in args.configured(config.as_ref())? {
+    let configured = args.configured(config.as_ref())?;
+    let stores_are_local =
+        configured.iter().all(|(args, _)| stores.is_local(driver::normalized(&args.store)));
+    for (args, lives) in configured {
         findings.extend(block_on(create_and_examine(&args, &lives, stores))?);
         // Places are in the main store, which is the first.
         let is_local = stores.is_local(driver::normalized(&args.store));
         let bound = in_flight.take();
-        findings.extend(bound.map(|bound| in_flight::finding(bound, is_local, args.nodes)));
+        findings.extend(bound.map(|bound| in_flight::finding(bound, is_local, args.nodes())));
+    }
+    if let Some(config) = &config {
+        findings.extend(args.nodes.and_then(|nodes| other_nodes(nodes, config)));
+        findings.extend(files::findings(&config.store, stores_are_local));
     }
     print::print(&findings, args.json)?;
     let worst = findings.iter().map(|finding| finding.severity).max();
@@ -142,7 +168,7 @@ async fn examine(
     }
     let driver = stores.find(url).map_err(Failure::new)?;
     let options = script::options(&args.key_prefix);
-    let mut findings = match driver.examine(url, &options, args.nodes).await {
+    let mut findings = match driver.examine(url, &options, args.nodes()).await {
         Ok(findings) => findings,
         Err(error) => {
             let seen = format!("store {}: {error}", driver::redacted(url));

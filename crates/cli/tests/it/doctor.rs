@@ -1,5 +1,8 @@
 //! `tidegate doctor` with real servers: its findings, remedies and exit codes.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
 use crate::processes::{
@@ -280,4 +283,89 @@ fn places_of_the_proxy_are_judged_with_the_store_of_the_file() {
         folder.write("tidegate.yaml", format!("store: \"{url}\"\npolicies: {{ api: 5/s }}\n"));
     let output = run(&["doctor", "--json", "-c", &config]);
     assert_eq!(found(&output, "in_flight"), [""; 0], "{}", output.stdout);
+}
+
+/// What a server would not start with is a fault, and nothing is left behind.
+#[test]
+fn the_files_of_a_configuration_are_tried() {
+    let folder = Folder::new();
+    let secret = "000102030405060708090a0b0c0d0e0f\n";
+    let (shown, hidden) = (folder.write("shown", secret), folder.write("hidden", secret));
+    let bad = folder.write("bad", "hunter2\n");
+    for (file, mode) in [(&shown, 0o644), (&hidden, 0o600), (&bad, 0o600)] {
+        fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+    }
+    let counters = folder.path("counters");
+    let (taken, beneath) = (folder.path(""), folder.path("hidden/counters"));
+    for (store, check, begins, code) in [
+        (
+            "{ hash_key_file: /nonexistent/key }",
+            "hash-key",
+            "fault store.hash_key_file: cannot read",
+            1,
+        ),
+        (&format!("{{ hash_key_file: {bad} }}"), "hash-key", "fault store.hash_key_file: ", 1),
+        (&format!("{{ hash_key_file: {shown} }}"), "hash-key", "warning every user", 0),
+        (&format!("{{ hash_key_file: {hidden} }}"), "hash-key", "ok ", 0),
+        (
+            "{ snapshot: /nonexistent/counters }",
+            "snapshot",
+            "fault store.snapshot: cannot write",
+            1,
+        ),
+        (&format!("{{ snapshot: {beneath} }}"), "snapshot", "fault store.snapshot: cannot ", 1),
+        (&format!("{{ snapshot: {counters} }}"), "snapshot", "ok ", 0),
+    ] {
+        let text = format!("store: {store}\npolicies: {{ api: 5/s }}\n");
+        let config = folder.write("tidegate.yaml", text);
+        let output = run(&["doctor", "--json", "-c", &config]);
+        let found = found(&output, check);
+        assert!(found.len() == 1 && found[0].starts_with(begins), "{store}: {}", output.stdout);
+        assert_eq!(output.code, Some(code), "{store}: {}", output.stdout);
+        assert!(!output.stdout.contains("hunter2"), "{}", output.stdout);
+    }
+    let left = fs::read_dir(taken).unwrap().map(|it| it.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("counters")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_built_in_secret_of_a_shared_store_is_warned_of() {
+    let (redis, folder) = (healthy().start(), Folder::new());
+    let secret = folder.write("secret", "000102030405060708090a0b0c0d0e0f\n");
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    let url = redis.url();
+    for (store, expected) in [
+        (format!("\"{url}\""), Some("warning identifiers that are long or no plain text")),
+        (format!("{{ url: \"{url}\", hash_key_file: {secret} }}"), Some("ok ")),
+        ("memory".to_owned(), None),
+    ] {
+        let text = format!("store: {store}\npolicies: {{ api: 5/s }}\n");
+        let output = run(&["doctor", "--json", "-c", &folder.write("tidegate.yaml", text)]);
+        let found = found(&output, "hash-key");
+        let fits = expected.is_none_or(|begins| found.iter().any(|it| it.starts_with(begins)));
+        assert!(found.len() == usize::from(expected.is_some()) && fits, "{store}: {found:?}");
+        assert_eq!(output.code, Some(0), "{}", output.stdout);
+    }
+}
+
+/// `--nodes` is what is asked about, and the file's number what counts while the store fails.
+#[test]
+fn nodes_that_are_given_come_before_those_of_the_file() {
+    let (redis, folder) = (healthy().max_clients(40).start(), Folder::new());
+    let text =
+        format!("store: {{ url: \"{}\", nodes: 2 }}\npolicies: {{ api: 5/s }}\n", redis.url());
+    let config = folder.write("tidegate.yaml", text);
+    for (nodes, clients, differ) in [
+        (&[][..], "ok ", 0),
+        (&["--nodes", "2"], "ok ", 0),
+        (&["--nodes", "5"], "warning maxclients 40", 1),
+    ] {
+        let output = run(&[&["doctor", "--json", "-c", &config], nodes].concat());
+        let of_clients = found(&output, "maxclients");
+        assert!(of_clients[0].starts_with(clients), "{nodes:?}: {}", output.stdout);
+        assert_eq!(found(&output, "nodes").len(), differ, "{nodes:?}: {}", output.stdout);
+    }
+    let output = run(&["doctor", "--json", "-c", &config, "--nodes", "5"]);
+    assert_eq!(found(&output, "nodes"), ["note looked at for 5 (--nodes); store.nodes is 2"]);
 }

@@ -77,7 +77,11 @@ fn overrides_permits_and_leases_work_over_every_engine() {
         let renewed = server.post("/v1/renew", &release);
         assert_eq!(renewed.body, r#"{"renewed":true,"ttl_ms":60000}"#, "{url}");
         assert_eq!(server.post("/v1/release", &release).json()["released"], true, "{url}");
-        assert_eq!(server.post("/v1/renew", &release).body, r#"{"renewed":false}"#, "{url}");
+        assert_eq!(
+            server.post("/v1/renew", &release).body,
+            r#"{"renewed":false,"reason":"not-held"}"#,
+            "{url}"
+        );
         let hot = || server.post("/v1/check", r#"{"policy":"hot","key":"k"}"#).json();
         let sources: Vec<_> =
             (0..300).map(|_| hot()["source"].as_str().unwrap().to_owned()).collect();

@@ -103,14 +103,18 @@ fn a_permit_is_renewed_on_every_node_until_it_is_released() {
             let renewed = (200, r#"{"renewed":true,"ttl_ms":3600000}"#.to_owned());
             assert_eq!(ask(node, "/v1/renew", &permit), renewed, "{store}");
         }
-        let not_renewed = (200, r#"{"renewed":false}"#.to_owned());
-        for unknown in ["p2..1", "p2.pool.1", "l2.7e..1"] {
-            assert_eq!(ask(&nodes[0], "/v1/renew", unknown), not_renewed, "{unknown} {store}");
+        let not_renewed =
+            |reason: &str| (200, format!(r#"{{"renewed":false,"reason":"{reason}"}}"#));
+        for (unknown, reason) in
+            [("p2..1", "not-held"), ("p2.pool.1", "unknown-limit"), ("l2.7e..1", "other-node")]
+        {
+            let answer = ask(&nodes[0], "/v1/renew", unknown);
+            assert_eq!(answer, not_renewed(reason), "{unknown} {store}");
         }
         assert_eq!(nodes[0].remaining("report", "ann"), 4, "{store}");
         assert_eq!(ask(&nodes[0], "/v1/release", &permit).1, r#"{"released":true}"#);
         for node in &nodes {
-            assert_eq!(ask(node, "/v1/renew", &permit), not_renewed, "{store}");
+            assert_eq!(ask(node, "/v1/renew", &permit), not_renewed("not-held"), "{store}");
         }
     }
 }
@@ -121,6 +125,7 @@ fn invalid_permit_requests_are_refused() {
     for (path, body, status, field) in [
         ("/v1/acquire", r#"{"policy":"api","key":"k"}"#, 400, "policy"),
         ("/v1/acquire", r#"{"policy":"reprot","key":"k"}"#, 404, "policy"),
+        ("/v1/renew", r#"{"policy":"api","key":"k","permit":"p2..1"}"#, 400, "policy"),
         ("/v1/acquire", r#"{"policy":"report"}"#, 400, "key"),
         ("/v1/acquire", r#"{"policy":"report","key":"k","cost":-1}"#, 400, "cost"),
         ("/v1/check", REPORT, 400, "policy"),

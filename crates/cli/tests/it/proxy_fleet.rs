@@ -1,5 +1,6 @@
 //! `proxy.in_flight`: the most requests at the upstream, however many proxies there are.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -79,6 +80,19 @@ fn ask(proxy: &Proxy) -> JoinHandle<Option<u16>> {
         stream.read_to_string(&mut answer).ok()?;
         answer.split(' ').nth(1)?.parse().ok()
     })
+}
+
+/// Stops a proxy, and waits until each of its threads has: on a busy machine some go on for a moment.
+fn freeze(proxy: &Proxy) {
+    proxy.server.signal("STOP");
+    let tasks = format!("/proc/{}/task", proxy.server.pid());
+    let is_stopped = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    };
+    wait_until("all its threads stand still", DEADLINE, || {
+        fs::read_dir(&tasks).unwrap().all(|task| is_stopped(task.unwrap()))
+    });
 }
 
 /// How many of these were refused so far.
@@ -178,7 +192,7 @@ fn a_proxy_that_was_stopped_passes_nothing_on_without_a_place() {
         [(); 2].map(|()| proxy(&app, "{ max: 2, scope: fleet }", &patient(&redis)));
     let held = vec![ask(&stopped), ask(&stopped)];
     wait_until("it has all places", DEADLINE, || app.now() == 2);
-    stopped.server.signal("STOP");
+    freeze(&stopped);
     let late = vec![ask(&stopped), ask(&stopped)];
     app.gate.add_permits(2);
     wait_until("the upstream has answered", DEADLINE, || app.now() == 0);
@@ -223,7 +237,7 @@ fn a_proxy_that_was_stopped_while_it_connected_passes_nothing_on() {
         |proxy: &Proxy| proxy.metric(r#"tidegate_proxy_places{state="in_use"}"#) == Some(1.0);
     let late = ask(&stopped);
     wait_until("it has the place", DEADLINE, || has_place(&stopped));
-    stopped.server.signal("STOP");
+    freeze(&stopped);
     let mut asked: Vec<JoinHandle<Option<u16>>> = Vec::new();
     wait_until("the other one has it", DEADLINE, || {
         asked.retain(|asked| !asked.is_finished());
@@ -324,6 +338,31 @@ fn a_proxy_never_has_more_than_all_places_whatever_redis_has_lost() {
     assert_eq!(count(&statuses(asked), 200), 4);
 }
 
+/// Redis comes back without its data while requests are under way: they count again before the other proxy takes their
+/// places, and each place is free when its request has ended.
+#[test]
+fn requests_under_way_count_again_once_redis_has_lost_its_data() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let [busy, other] = [(); 2].map(|()| proxy(&app, "{ max: 6, scope: fleet }", &patient(&redis)));
+    let asked: Vec<_> = (0..6).map(|_| ask(&busy)).collect();
+    wait_until("all places are taken", DEADLINE, || app.now() == 6);
+    redis.kill();
+    redis.restart();
+    let held = || {
+        let keys = redis.command(&["KEYS", "*proxy.in_flight*places*"]).text();
+        let held = |key: &str| redis.command(&["ZSCORE", key, "used"]).text().trim().parse().ok();
+        -keys.lines().next().and_then(held).unwrap_or(0_i64)
+    };
+    wait_until("they count again", DEADLINE, || held() == 6);
+    assert_eq!(ask(&other).join().unwrap(), Some(429));
+    app.gate.add_permits(6);
+    assert_eq!(statuses(asked), [Some(200); 6]);
+    wait_until("their places are free", DEADLINE, || held() == 0);
+    app.gate.add_permits(1);
+    wait_until("the other one has a place", DEADLINE, || ask(&other).join().unwrap() == Some(200));
+    assert_eq!(app.most(), 6);
+}
+
 #[test]
 fn stores_that_cannot_keep_the_places_of_a_fleet_are_warned_of() {
     for (store, warning) in [
@@ -331,6 +370,8 @@ fn stores_that_cannot_keep_the_places_of_a_fleet_are_warned_of() {
         ("postgres://tidegate@127.0.0.1/limits", None),
         ("memcached://127.0.0.1:11211", Some("memcached may forget places")),
         ("\"memory:\"", Some("counts this process alone")),
+        ("{ url: \"redis://127.0.0.1:6379\", nodes: 200 }", None),
+        ("{ url: \"redis://127.0.0.1:6379\", nodes: 201 }", Some("is less than `store.nodes`")),
     ] {
         let folder = Folder::new();
         let config = format!(
@@ -340,7 +381,7 @@ fn stores_that_cannot_keep_the_places_of_a_fleet_are_warned_of() {
         let output = run(&["validate", &folder.write("tidegate.yaml", config)]);
         assert_eq!(output.code, Some(0), "{store}: {}{}", output.stdout, output.stderr);
         let told = format!("{}{}", output.stdout, output.stderr);
-        let is_told = told.contains("proxy.in_flight.scope");
+        let is_told = told.contains("proxy.in_flight.");
         assert_eq!(is_told, warning.is_some(), "{store}: {told}");
         assert!(warning.is_none_or(|warning| told.contains(warning)), "{store}: {told}");
     }

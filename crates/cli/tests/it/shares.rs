@@ -1,7 +1,7 @@
 //! Tenants share one limit through the doors of the binary, by weights that the caller or a trusted proxy names.
 
 use crate::proxy_support::{Origin, Proxy};
-use crate::support::{Folder, Server};
+use crate::support::{Folder, Server, run};
 
 const SHARES: &str = r#"
 policies:
@@ -93,4 +93,43 @@ fn a_plan_that_nobody_answers_for_does_not_count() {
     };
     let (gold, other) = divided(|series| server.metric(series), "routed", auth);
     assert!((40..=60).contains(&gold), "{gold} and {other}");
+}
+
+/// The remedy for limits on several identifiers, the same key, is none for a share.
+#[test]
+fn a_share_on_a_store_that_cannot_count_it_says_which_stores_can() {
+    let folder = Folder::new();
+    let shares = "  api: { share: { of: total, by: tenant } }\n";
+    let total = |more: &str| format!("policies:\n  total: {{ limit: 9/s, key: global{more} }}\n");
+    let quorum = "redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
+    for (store, more, is_fault) in [
+        ("memcached://127.0.0.1:11211", "", true),
+        (quorum, "", true),
+        (&format!("{{ url: \"memory:\", quorum: \"{quorum}\" }}"), ", quorum: true", true),
+        ("redis://127.0.0.1:6379", "", false),
+        ("postgres://tidegate@127.0.0.1/limits", "", false),
+    ] {
+        let config = format!("store: {store}\n{}{shares}", total(more));
+        let output = run(&["validate", &folder.write("tidegate.yaml", config)]);
+        let told = format!("{}{}", output.stdout, output.stderr);
+        let expected = "policies.api.share: needs memory, Redis, PostgreSQL or DynamoDB";
+        assert_eq!(told.contains(expected), is_fault, "{store}: {told}");
+        assert_eq!(output.code, Some(i32::from(is_fault)), "{store}: {told}");
+        assert!(!told.contains("the same `key`"), "{store}: {told}");
+    }
+}
+
+/// Without Redis: what the shared policy refuses is refused through the share, too.
+#[test]
+fn a_share_of_a_policy_that_denies_without_its_store_denies() {
+    let policies = "store: redis://127.0.0.1:1\npolicies:\n  \
+         total: { limit: 9/s, key: global, on_store_error: deny }\n  \
+         api: { share: { of: total, by: tenant } }\n  \
+         open: { share: { of: total, by: tenant }, on_store_error: allow }\n";
+    let server = Server::with_config(&Folder::new(), policies);
+    for (policy, status) in [("total", 503), ("api", 503), ("open", 200)] {
+        let body = format!(r#"{{"policy":"{policy}","key":"acme"}}"#);
+        let reply = server.post("/v1/check", &body);
+        assert_eq!(reply.status, status, "{policy}: {}", reply.body);
+    }
 }

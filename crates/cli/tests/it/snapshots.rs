@@ -180,6 +180,12 @@ fn a_place_that_cannot_be_used_is_an_error_at_the_start_that_names_it() {
     let args = ["serve", "-c", &place.0.path("tidegate.yaml"), "--listen", "127.0.0.1:0"];
     let stderr = run(&args).stderr;
     assert!(stderr.contains("is in use by another process"), "{stderr}");
+    let file = place.0.path("counters");
+    assert!(
+        stderr.contains(&format!("tidegate: store.snapshot: {file} ")),
+        "names the key: {stderr}"
+    );
+    assert!(!stderr.contains("bad-ask"), "{stderr}");
 }
 
 #[test]

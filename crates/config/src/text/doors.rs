@@ -28,8 +28,8 @@ pub struct Route {
     /// The cost of a request. Default: 1.
     #[cfg_attr(test, schemars(range(max = 9_007_199_254_740_992_u64)))]
     pub cost: Option<u64>,
-    /// Whether the letter case of the path matters, in `match` and in the key parts `path` and `url`: `insensitive` for
-    /// servers that answer `/Login` like `/login`. Default: `sensitive`.
+    /// Whether letter case matters, of the path (in `match` and in the key parts `path` and `url`) and of `json:` key parts:
+    /// `insensitive` for servers that answer `/Login` like `/login`, or take `Ann` for `ann`. Default: `sensitive`.
     pub case: Option<Case>,
     /// Which of its requests the proxy sheds first when too many are in flight; or one by a plan that a trusted proxy or a
     /// verified token names, like `{ by: "header:x-plan", pro: critical, else: batch }`. Needs an `in_flight`. Default: the

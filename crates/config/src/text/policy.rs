@@ -51,7 +51,7 @@ pub struct PolicyOptions {
     /// hash of the policy's name and the caller, the same on every node. Default: `100%`.
     pub enforce: Option<Percentage>,
     /// The answer when the store fails: `allow`, `deny`, or `local`, which enforces this node's share in process.
-    /// Default: `local`.
+    /// Default: `local`; for a share, that of the policy it shares.
     pub on_store_error: Option<OnStoreError>,
     /// Replicas that must confirm a charge before the answer, so that it survives a failover. Default: none.
     pub replicas: Option<Replicas>,

@@ -45,7 +45,8 @@ pub struct StoreOptions {
     /// the dashboard. Needs `hash_key_file`. Default: false.
     pub hash_keys: Option<bool>,
     /// A file with the secret of the hashes, 32 hexadecimal digits, as of `openssl rand -hex 16`: the same for all nodes.
-    /// Without `hash_keys`, for the hashes in logs and on the dashboard alone. Default: a new secret at each start.
+    /// Without `hash_keys`, for the hashes in logs and on the dashboard, and of identifiers in the store that are long or no
+    /// plain text. Default: a new secret at each start, and in the store a built-in one.
     #[cfg_attr(test, schemars(example = "/run/secrets/tidegate-hash-key"))]
     pub hash_key_file: Option<String>,
     /// A file that the memory store is saved to, and restored from at the start. Only this process may use it. Default:

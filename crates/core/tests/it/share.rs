@@ -210,3 +210,29 @@ fn made_up_names_push_nobody_out() {
     }
     assert!(has_entry && tenants.active() <= 1_000);
 }
+
+/// 2,500 new names a second, each seen once, and one tenant that asks five times a second: the demands are
+/// its own and that of all others together, however often entries come free.
+#[test]
+fn names_seen_once_are_one_tenant_once_entries_are_scarce() {
+    let mut tenants = Tenants::default();
+    let mut name = 1_000_u64;
+    for ms in 0..8_000 {
+        if tenants.end_tick(at(ms)) && ms >= 2_000 {
+            let demands = demands(&tenants);
+            assert_eq!(demands.len(), 2, "at {ms}: {} tenants", demands.len());
+            assert!(demands[&1] >= 4 && demands[&Tenants::REST] == 2_500, "at {ms}: {demands:?}");
+        }
+        for _ in 0..2 + ms % 2 {
+            name += 1;
+            tenants.note(name, 1, 1, at(ms));
+        }
+        if ms % 200 == 0 {
+            tenants.note(1, 1, 1, at(ms));
+        }
+    }
+    for ms in (8_000..10_000).step_by(100) {
+        tenants.end_tick(at(ms));
+    }
+    assert!(tenants.note(2, 1, 1, at(10_000)), "the flood is over: the first request is enough");
+}

@@ -104,7 +104,7 @@ fn a_password_is_not_in_the_options_either() {
 #[test]
 fn without_a_runtime_there_is_an_error_and_no_panic() {
     let error = RedisStore::new(RedisOptions::new("redis://127.0.0.1:6379")).unwrap_err();
-    assert_eq!(error.to_string(), "bad-ask: a store in Redis needs a tokio runtime");
+    assert_eq!(error.to_string(), "a store in Redis needs a tokio runtime");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

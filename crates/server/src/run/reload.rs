@@ -13,7 +13,7 @@ use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
 pub(crate) use self::identity::Identity;
-use super::{exposure, key_hasher};
+use super::exposure;
 use crate::net::tls::Acceptor;
 use crate::service::{AppState, Draft};
 use tidegate_config::{Config, Door, Exposure, Listener};
@@ -156,7 +156,7 @@ fn check_start(running: &Config, next: &Config, insecure_bind: bool) -> Result<(
         quorum.read().map_err(|why| format!("store.quorum_file: {why}"))?;
     }
     if running.store.hash_key != next.store.hash_key {
-        key_hasher(next)?;
+        next.store.hasher()?;
     }
     Ok(())
 }

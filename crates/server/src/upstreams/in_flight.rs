@@ -228,12 +228,16 @@ async fn sweep(places: Weak<Mutex<Places<Permit>>>, has_spare: Arc<Notify>) {
 }
 
 impl Passage {
-    /// Whether the request may be forwarded: its place is certainly held. A process that was stopped for longer than the
-    /// lease has lost it.
-    pub(crate) fn is_held(&self) -> bool {
+    /// Whether the request may be sent now: its place is certainly held. A process that was stopped for longer than the
+    /// lease has lost it. Once it was sent it counts until it has ended, also if the store loses its place.
+    pub(crate) fn may_send(&self) -> bool {
         match self {
             Self::Node { .. } => true,
-            Self::Fleet(place) => place.place.as_ref().is_some_and(|it| it.lease().is_held()),
+            Self::Fleet(place) => place.place.as_ref().is_some_and(|place| {
+                let is_held = place.lease().is_held();
+                place.lease().retake_if_lost(is_held);
+                is_held
+            }),
         }
     }
 }
@@ -241,6 +245,8 @@ impl Passage {
 impl Drop for FleetPlace {
     fn drop(&mut self) {
         let Some(place) = self.place.take() else { return };
+        // A place that serves a next request is taken anew from when that one is sent.
+        place.lease().retake_if_lost(false);
         let (back, has_spare) = {
             let mut places = lock(&self.places);
             (places.leave(place, SystemClock.steady_us()), places.spare() > 0)

@@ -114,7 +114,8 @@ pub(super) fn open_memory(
         return Ok((Arc::new(MemoryStore::with_max_bytes(max_bytes)), None));
     };
     let opened = SnapshotFile::open(path).and_then(|file| Snapshots::open(file, max_bytes, now));
+    let failed = |error| format!("store.snapshot: {error}");
     let snapshots =
-        opened.map_err(|error| StoreError::new(StoreErrorKind::BadRequest, error.to_string()))?;
+        opened.map_err(|error| StoreError::new(StoreErrorKind::BadRequest, failed(error)))?;
     Ok((snapshots.store(), Some(Arc::new(snapshots))))
 }

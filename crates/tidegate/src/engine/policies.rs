@@ -192,7 +192,8 @@ impl<'a> PolicyView<'a> {
         self.policy.options.enforce
     }
 
-    /// What it answers while the store does not.
+    /// What it answers while the store does not. A [share](crate::Policy::share) that was given nothing answers as the
+    /// policy that it shares.
     ///
     /// ```
     /// # use tidegate::{Engine, OnStoreError, Policy};
@@ -202,8 +203,8 @@ impl<'a> PolicyView<'a> {
     /// assert!(answers.eq([OnStoreError::Local, OnStoreError::DENY]));
     /// # Ok::<(), tidegate::BuildError>(())
     /// ```
-    pub const fn on_store_error(&self) -> OnStoreError {
-        self.policy.options.on_store_error
+    pub fn on_store_error(&self) -> OnStoreError {
+        self.policy.on_store_error()
     }
 
     /// The replicas that have to [confirm](crate::Policy::replicas) a charge; `None` if none has to.
@@ -411,7 +412,7 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
                 let (scope, member) = policy.members().get(index)?;
                 let (cost, scope) = (scope.cost(cost), scope.clone());
                 let limit = own.get(index).map_or(&member.limit, |own| own).clone();
-                Some(Held { id, cost, scope, key: keys.get(index)?.clone()?, limit })
+                Some(Held { id: id.into(), cost, scope, key: keys.get(index)?.clone()?, limit })
             };
             let holder = match answer.source {
                 Source::Local => Holder::Node(engine.state.local.node),
@@ -493,7 +494,7 @@ impl<'e, C: Clock + 'static> PolicyRef<'e, C> {
             let key = key.find(policy, member.key.as_deref())?.into();
             let limit = own.get(index).map_or(&member.limit, |own| own).clone();
             let scope = scope.clone();
-            all.push(Held { id: *id, cost: *cost, scope, key, limit });
+            all.push(Held { id: (*id).into(), cost: *cost, scope, key, limit });
         }
         Ok(all)
     }

@@ -119,6 +119,8 @@ impl Policy {
                     return Err(PolicyProblem::QuorumOfShare);
                 }
                 options.quorum = is_in_quorum;
+                let of_shared = shared.and_then(|shared| shared.options.on_store_error);
+                options.on_store_error = options.on_store_error.or(of_shared);
                 let cost_max = cost_max(members.iter().map(|(_, member)| member));
                 share = Some(Shares::new(of, &members[0].1.limit));
                 CompiledKind::Limits { mode: Mode::All, members, adaptive: false, cost_max }
@@ -339,9 +341,15 @@ impl Compiled {
         self.options.shadow || self.options.enforce.is_some_and(is_left_out)
     }
 
+    /// What it answers while the store fails. A share does as the policy that it shares, unless it has an own answer: else
+    /// it would let pass what that one refuses.
+    pub(crate) fn on_store_error(&self) -> OnStoreError {
+        self.options.on_store_error.unwrap_or_default()
+    }
+
     /// What to answer to a failure. Replicas that confirm nothing are one only where the policy denies then.
     pub(crate) fn on_failure(&self, error: &StoreError) -> OnStoreError {
-        match (error.kind(), self.options.on_store_error) {
+        match (error.kind(), self.on_store_error()) {
             (StoreErrorKind::Unreplicated, OnStoreError::Allow | OnStoreError::Local) => {
                 OnStoreError::DENY
             }

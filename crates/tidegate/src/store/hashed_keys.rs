@@ -55,6 +55,16 @@ impl KeyHasher {
         Some(Self::new(number.to_be_bytes()))
     }
 
+    /// The secret: for a store that hashes what it cannot keep as it is.
+    ///
+    /// ```
+    /// # use tidegate::KeyHasher;
+    /// assert_eq!(KeyHasher::new([7; 16]).secret(), [7; 16]);
+    /// ```
+    pub const fn secret(&self) -> [u8; 16] {
+        self.secret
+    }
+
     /// The hash of an identifier, as stores keep it.
     pub fn hash(&self, identifier: impl AsRef<[u8]>) -> String {
         String::from_utf8_lossy(&self.bytes(identifier.as_ref())).into_owned()

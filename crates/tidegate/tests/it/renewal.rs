@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Check, Engine, Key, ManualClock, Override, Permit, Policy, Renewed, StoreErrorKind,
+    Check, Engine, Key, ManualClock, Op, Override, Permit, Policy, Renewed, StoreErrorKind,
 };
 use tidegate_testkit::scripted::{Scripted, Way};
 
@@ -71,6 +71,41 @@ async fn a_place_that_was_lost_is_not_taken_from_the_next_holder() {
     assert!(next.is_held() && !frozen.is_held());
     drop(next);
     assert!(acquire(&engine).is_some());
+}
+
+/// Its work goes on in any case, so that it has to count: with the next holder there are more than the limit, and nobody
+/// else gets a place until both have ended.
+#[tokio::test(start_paused = true)]
+async fn work_that_goes_on_takes_a_lost_place_anew_beside_the_next_holder() {
+    let (engine, clock) = engine();
+    let frozen = acquire(&engine).unwrap();
+    frozen.retake_if_lost(true);
+    clock.advance(2 * LEASE);
+    let next = acquire(&engine).unwrap();
+    let before = frozen.id();
+    pass(&clock, LEASE / 2).await;
+    assert!(frozen.is_held() && next.is_held() && frozen.id() != before);
+    drop(next);
+    pass(&clock, 3 * LEASE).await;
+    assert!(acquire(&engine).is_none() && frozen.is_held());
+    drop(frozen);
+    assert!(acquire(&engine).is_some(), "it is released by its new id");
+}
+
+/// The store fails for a moment, and comes back without what it knew.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_the_store_has_forgotten_is_taken_anew() {
+    let (clock, store) = (ManualClock::default(), Scripted::new(Way::AtOnce));
+    let engine = Engine::builder().clock(clock.clone()).store(Arc::new(store.clone()));
+    let engine = engine.policy("export", "concurrency 1 lease 30s").build().unwrap();
+    let held = acquire(&engine).unwrap();
+    held.retake_if_lost(true);
+    let _ = engine.ask(&KEY, Op::Reset).now().unwrap();
+    store.behave(Way::Fails(StoreErrorKind::Timeout));
+    pass(&clock, LEASE / 2).await;
+    store.behave(Way::AtOnce);
+    pass(&clock, LEASE / 2).await;
+    assert!(acquire(&engine).is_none() && held.is_held());
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    Check, Effective, Engine, Key, ManualClock, MemoryStore, Op, Override, Policy, PolicyProblem,
-    Share, ShareStatus, Source,
+    Check, Effective, Engine, Key, ManualClock, MemoryStore, OnStoreError, Op, Override, Policy,
+    PolicyProblem, Share, ShareStatus, Source,
 };
 use tidegate_testkit::scripted::{Scripted, Way};
 
@@ -258,6 +258,33 @@ fn check_made_up(newcomer: Option<&str>) {
     assert!(admitted.iter().all(|admitted| *admitted >= 5_700), "{admitted:?} of 6000");
 }
 
+/// 2,800 made-up names a second, each seen once: together they are one tenant, which leaves an honest one all it asks for,
+/// and uses the rest of the limit.
+#[test]
+fn a_flood_of_made_up_names_leaves_an_honest_tenant_its_part_and_no_limit_idle() {
+    for rate in [400, 700, 2_800, 20_000] {
+        let clock = ManualClock::default();
+        let engine = &fleet(1, "100/s burst 20", &clock)[0];
+        let (mut owed, mut name, mut asked, mut honest, mut flood) = (0, 0_u64, 0, 0, 0);
+        for ms in 0..10_000_u64 {
+            clock.advance(Duration::from_millis(1));
+            let is_counted = ms >= 2_000;
+            owed += rate;
+            for _ in 0..owed / 1_000 {
+                name += 1;
+                flood += u64::from(ask(engine, &format!("made up {name}"), "") && is_counted);
+            }
+            owed %= 1_000;
+            if ms % 200 == 7 {
+                asked += u64::from(is_counted);
+                honest += u64::from(ask(engine, "honest", "") && is_counted);
+            }
+        }
+        let all = format!("{rate}/s: honest {honest} of {asked}, flood {flood}");
+        assert!(honest * 100 >= asked * 95 && (720..=820).contains(&(honest + flood)), "{all}");
+    }
+}
+
 #[test]
 fn an_adaptive_limit_is_shared_as_it_is_in_force() {
     let (clock, load) = (ManualClock::default(), Effective::default());
@@ -270,29 +297,31 @@ fn an_adaptive_limit_is_shared_as_it_is_in_force() {
     check_total(&admitted, 100, 20);
 }
 
+/// A store that nobody reaches.
+#[derive(Debug)]
+struct Down;
+impl tidegate::Store for Down {
+    fn decide(
+        &self,
+        _: &tidegate::StoreRequest<'_>,
+        _: tidegate::Timestamp,
+    ) -> tidegate::StoreResult<tidegate::StoreReply> {
+        let kind = tidegate::StoreErrorKind::Unreachable;
+        tidegate::Reply::failed(tidegate::StoreError::new(kind, "no connection"))
+    }
+    fn reserve(
+        &self,
+        _: &tidegate::ReserveRequest<'_>,
+        _: tidegate::Timestamp,
+    ) -> tidegate::StoreResult<tidegate::ReserveReply> {
+        let kind = tidegate::StoreErrorKind::Unreachable;
+        tidegate::Reply::failed(tidegate::StoreError::new(kind, "no connection"))
+    }
+}
+
 /// While the store fails, each node gives the tenants its part of their parts.
 #[test]
 fn without_the_store_each_node_shares_its_part() {
-    #[derive(Debug)]
-    struct Down;
-    impl tidegate::Store for Down {
-        fn decide(
-            &self,
-            _: &tidegate::StoreRequest<'_>,
-            _: tidegate::Timestamp,
-        ) -> tidegate::StoreResult<tidegate::StoreReply> {
-            let kind = tidegate::StoreErrorKind::Unreachable;
-            tidegate::Reply::failed(tidegate::StoreError::new(kind, "no connection"))
-        }
-        fn reserve(
-            &self,
-            _: &tidegate::ReserveRequest<'_>,
-            _: tidegate::Timestamp,
-        ) -> tidegate::StoreResult<tidegate::ReserveReply> {
-            let kind = tidegate::StoreErrorKind::Unreachable;
-            tidegate::Reply::failed(tidegate::StoreError::new(kind, "no connection"))
-        }
-    }
     let clock = ManualClock::default();
     let engine =
         Engine::builder().store(Down).clock(clock.clone()).nodes(NonZeroU32::new(2).unwrap());
@@ -302,6 +331,34 @@ fn without_the_store_each_node_shares_its_part() {
     let admitted = run(&engine, &clock, &[HOG, tenant("a", 40), tenant("b", 2_000)], 4);
     check(&admitted, 2, &[80, 40, 80]);
     check_total(&admitted, 200, 20);
+}
+
+/// Otherwise tenants would get through the share what the policy that they share refuses.
+#[test]
+fn a_share_answers_a_failure_as_what_it_shares_unless_told_otherwise() {
+    let later = OnStoreError::Deny { retry_after: Duration::from_secs(5) };
+    for (of_total, of_api, expected) in [
+        (None, None, OnStoreError::Local),
+        (Some(later), None, later),
+        (Some(OnStoreError::Allow), None, OnStoreError::Allow),
+        (Some(OnStoreError::DENY), Some(OnStoreError::Local), OnStoreError::Local),
+        (None, Some(OnStoreError::DENY), OnStoreError::DENY),
+    ] {
+        let with = |policy: Policy, given: Option<OnStoreError>| match given {
+            Some(given) => policy.on_store_error(given),
+            None => policy,
+        };
+        let engine = Engine::builder().store(Down).policy("total", with(total("400/s"), of_total));
+        let engine = engine.policy("api", with(api(), of_api)).build().unwrap();
+        assert_eq!(engine.policy_ref("api").unwrap().on_store_error(), expected);
+        let source = match expected {
+            OnStoreError::Allow => Source::FailOpen,
+            OnStoreError::Deny { .. } => Source::FailClosed,
+            OnStoreError::Local => Source::Local,
+        };
+        let answer = engine.check("api", "acme").now().unwrap();
+        assert_eq!(answer.source, source, "{of_total:?} {of_api:?}");
+    }
 }
 
 #[test]
