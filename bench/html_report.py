@@ -4,6 +4,8 @@ import html
 import re
 
 import machine
+from cells import is_measured, text
+from chart import spread
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1d2b33;--soft:#5a6b75;--paper:#fff;--line:#d9e0e4;--good:#0a7a8c;--bad:#b3261e}
@@ -26,27 +28,41 @@ def escape(words):
     return re.sub("`(.+?)`", r"<code>\1</code>", html.escape(words))
 
 
-def make(results, regressed, worst, pictures, text, spread):
-    """The page; `text` says what a cell shows, and `spread` draws a ratio."""
+def make(results, regressed, lost, worst, pictures):
+    """The page."""
     parts = ["<h1>tidegate: benchmarks</h1>", *sessions(results)]
     parts.append(f"<h2>Worse than committed, by a tenth or more: {len(regressed)}</h2>")
     if regressed:
         rows = [[place(at), escape(text(new)), escape(text(old))] for at, new, old in regressed]
         parts.append(table(["ratio", "now", "committed"], rows, "bad"))
+    if lost:
+        parts.append(f"<h2>No longer measured: {len(lost)}</h2>")
+        parts.append(table(["ratio", "committed"], [[place(at), escape(text(old))] for at, old in lost], "bad"))
     parts.append("<h2>Ratios, the worst first</h2>")
-    parts.append("<p>The bar reaches from the lowest to the highest round, on a logarithmic axis from 1/4 to 4, with a line at 1.</p>")
-    rows = [[place(at), escape(text(cell)), f"{cell['better']} is better", drawn(cell, spread)] for at, cell in worst]
+    parts.append(
+        "<p>The bar reaches from the lowest to the highest round of all runs, on a logarithmic axis from 1/4 to 4, with a "
+        "line at 1.</p>"
+    )
+    rows = [[place(at), escape(text(cell)), f"{cell['better']} is better", drawn(cell)] for at, cell in worst]
     parts.append(table(["ratio", "median (spread)", "", "spread"], rows))
     for name, measured in sorted(results["tables"].items()):
         parts.append(f"<h2 id=\"{escape(name)}\">{escape(name)}</h2>{pictures.get(name, '')}")
-        rows = [[escape(row["name"]), *(cell_html(cell, text) for cell in row["cells"])] for row in measured["rows"]]
+        rows = [[escape(row["name"]), *(cell_html(cell) for cell in row["cells"])] for row in measured["rows"]]
         parts.append(table([measured["title"], *measured["columns"]], rows))
         session = results["sessions"][measured["session"]]
-        parts.append(f"<p><small>{measured['runs']} run(s), {escape(session['date'])}, commit {escape(session['commit'])}</small></p>")
+        parts.append(f"<p><small>{runs(measured['runs'])}, {escape(session['date'])}, commit {escape(session['commit'])}</small></p>")
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>tidegate: benchmarks</title><style>{STYLE}</style>\n" + "\n".join(parts) + "</html>\n"
     )
+
+
+def runs(count):
+    """
+    >>> runs(1), runs(5)
+    ('one run', 'medians of 5 runs, with the lowest and the highest round of all')
+    """
+    return "one run" if count == 1 else f"medians of {count} runs, with the lowest and the highest round of all"
 
 
 def sessions(results):
@@ -61,15 +77,15 @@ def place(at):
     return f'<a href="#{escape(name)}">{escape(name)}</a>: {escape(row)}: {escape(column)}'
 
 
-def drawn(cell, spread):
+def drawn(cell):
     is_bad = (cell["median"] < 1) == (cell["better"] == "more") and cell["median"] != 1
     return f'<span class="{"bad" if is_bad else ""}">{spread(cell["lowest"], cell["median"], cell["highest"])}</span>'
 
 
-def cell_html(cell, text):
+def cell_html(cell):
     """A figure with its lowest and highest below it, unless its text has them."""
     shown = escape(text(cell))
-    if not isinstance(cell, dict) or cell["unit"] == "×" or cell["lowest"] == cell["highest"]:
+    if not is_measured(cell) or cell["unit"] == "×" or cell["lowest"] == cell["highest"]:
         return shown
     low, high = (escape(text({**cell, "median": cell[end]})) for end in ("lowest", "highest"))
     return f"{shown}<small>{low} – {high}</small>"

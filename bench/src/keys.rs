@@ -5,6 +5,11 @@ pub fn key(number: usize) -> String {
     format!("user-{number:019}")
 }
 
+/// So many keys of a client, different from those of others.
+pub fn keys_of(client: usize, count: usize) -> impl Iterator<Item = String> {
+    (client * count..(client + 1) * count).map(key)
+}
+
 #[derive(Clone, Copy)]
 pub enum Order {
     Uniform,
@@ -13,10 +18,10 @@ pub enum Order {
 }
 
 impl Order {
-    /// A quarter of a million keys in the order of their checks. They are built in advance: as in a server, the key is in
-    /// the cache, so that the memory accesses of the limiter are measured and not the caller's. The same in every run.
+    /// A million keys in the order of their checks. They are built in advance, one beside the other, so that the memory
+    /// accesses of the limiter are measured and not the caller's. The same in every run.
     pub fn keys(self, count: usize, seed: u64) -> Vec<String> {
-        self.draw(count, seed, 1 << 18)
+        self.draw(count, seed, 1 << 20)
     }
 
     /// The keys of so many checks, in their order.

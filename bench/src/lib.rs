@@ -10,6 +10,7 @@ pub mod site;
 pub mod wire;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -25,15 +26,18 @@ pub fn rerun_off_first_processor() -> ! {
     }
 }
 
-/// Runs this program again with the argument `measure`: it and the servers that it starts share two processors.
+/// Runs this program again with the argument `measure` before its own: it and the servers that it starts share two
+/// processors.
 pub fn rerun_on_two_processors() -> ! {
     rerun_on("0,1")
 }
 
 fn rerun_on(processors: &str) -> ! {
     let me = std::env::current_exe().expect("this program");
-    let _ = Command::new("taskset").args(["-c", processors]).arg(&me).arg("measure").exec();
-    panic!("{}", Command::new(me).arg("measure").exec());
+    let args: Vec<_> =
+        [OsString::from("measure")].into_iter().chain(std::env::args_os().skip(1)).collect();
+    let _ = Command::new("taskset").args(["-c", processors]).arg(&me).args(&args).exec();
+    panic!("{}", Command::new(me).args(&args).exec());
 }
 
 /// A command that runs on the first processor, if `taskset` is installed, and ends with this program. `taskset` execs

@@ -34,7 +34,7 @@ impl Report {
 
 /// Rows of cells. Its columns and rows have names that occur once in it: pages refer to figures by them.
 pub struct Table {
-    id: &'static str,
+    id: String,
     title: String,
     columns: Vec<String>,
     rows: Vec<(String, Vec<Cell>)>,
@@ -44,12 +44,12 @@ pub struct Table {
 impl Table {
     /// The title is the heading of the rows' names, so it belongs to no column.
     pub fn new<C: Into<String>>(
-        id: &'static str,
+        id: impl Into<String>,
         title: impl Into<String>,
         columns: impl IntoIterator<Item = C>,
     ) -> Self {
         let columns = columns.into_iter().map(Into::into).collect();
-        Self { id, title: title.into(), columns, rows: Vec::new(), curve: None }
+        Self { id: id.into(), title: title.into(), columns, rows: Vec::new(), curve: None }
     }
 
     pub fn row(&mut self, name: impl Into<String>, cells: impl IntoIterator<Item = Cell>) {

@@ -4,16 +4,19 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use tidegate::{Limiter, ManualClock};
+use tidegate::{Limiter, ManualClock, Permit};
 use tidegate_bench::keys::{SplitMix, key};
 use tidegate_bench::rates::{ROUNDS, rate};
-use tidegate_bench::report::{Figure, Table};
+use tidegate_bench::report::{Cell, Figure, Table};
 use tidegate_bench::{RaisedPriority, memory};
 
 const KEYS: usize = 100_000;
 
 /// How often each key is asked for before the measurement: every log is full then.
 const VISITS: usize = 101;
+
+/// The stamps of the two logs below.
+const LOGS: [u32; 2] = [5, 100];
 
 /// Limits that admit whoever asks once a second, and keep as much as they can.
 const STATES: [(&str, &str); 5] = [
@@ -28,12 +31,19 @@ const STATES: [(&str, &str); 5] = [
 pub fn table() -> Table {
     let columns = ["hot key", "100k keys, in turn", "bytes per key at 100k keys"];
     let mut table = Table::new("states", "M/s, 1 thread", columns);
+    let mut logs = vec![];
     for (name, limit) in STATES {
         let (hot, _) = measured(limit, 1);
         let (cold, bytes) = measured(limit, KEYS);
         let speeds = [hot, cold].map(|mops| Figure::more("", &mops).into());
         table.row(name, speeds.into_iter().chain([Figure::less("", &[bytes]).into()]));
+        if name.starts_with("sliding log") {
+            logs.push(bytes);
+        }
     }
+    let per_stamp = (logs[1] - logs[0]) / f64::from(LOGS[1] - LOGS[0]);
+    let cells = [Cell::Empty, Cell::Empty, Figure::less("", &[per_stamp]).into()];
+    table.row("sliding log, each stamp beyond five", cells);
     table
 }
 
@@ -55,6 +65,10 @@ fn measured(limit: &str, count: usize) -> (Vec<f64>, f64) {
     let fill = |_: &[String]| {
         let limiter = Limiter::builder(limit).clock(clock.clone()).build().expect("a valid limit");
         (0..VISITS * count).for_each(|_| check_next(&limiter));
+        if limiter.limit().grants_permits() {
+            // Each key has a holder while bytes are counted.
+            keys.iter().for_each(|key| _ = limiter.acquire(key).permit.map(Permit::into_id));
+        }
         limiter
     };
     let (limiter, bytes) = memory::filled(count, fill);

@@ -44,10 +44,6 @@ pub(crate) fn of_scenario(scenario: Scenario, rows: &[Row], beside: &str) -> Tab
     for row in rows {
         let rates = row.rounds(|it| it.rate);
         let conflicts = row.rounds(|it| it.conflicts * 100.0);
-        let conflicts = match conflicts.iter().any(|share| *share > 0.0) {
-            true => Figure::less("%", &conflicts).into(),
-            false => "0".into(),
-        };
         let cells = [
             Figure::more("", &rates).into(),
             base.as_ref().map(|base| Figure::ratio(&rates, base).unjudged()).into(),
@@ -55,7 +51,7 @@ pub(crate) fn of_scenario(scenario: Scenario, rows: &[Row], beside: &str) -> Tab
             Figure::less("µs", &row.rounds(|it| it.p99_us)).into(),
             Figure::less("µs", &row.rounds(|it| it.server_us)).into(),
             Figure::less("µs", &row.rounds(|it| it.own_us)).into(),
-            conflicts,
+            Figure::less("%", &conflicts).into(),
         ];
         table.row(row.name.clone(), cells);
     }

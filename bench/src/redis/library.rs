@@ -41,7 +41,7 @@ async fn rows(
         let (mut ours, mut theirs) = (vec![], vec![]);
         for round in 0..=ROUNDS {
             let bare = with_cpu(bare(&connection, &sha, tasks)).await;
-            let rate = with_cpu(hammer(&store, tasks)).await;
+            let rate = with_cpu(hammer(&store, tasks, LASTING)).await;
             // The first round is a warm-up.
             if round > 0 {
                 theirs.push(bare);
@@ -86,7 +86,7 @@ async fn bare(
     rate(tasks, move |number| {
         let (mut connection, mut cmd) = (connection.clone(), redis::cmd("EVALSHA"));
         let key = key(scatter(number) % KEYS);
-        cmd.arg(&sha).arg(1).arg(key).arg(1).arg(4_000_000_000_u64).arg(1);
+        cmd.arg(&sha).arg(1).arg(key).arg(&LASTING_BARE[..]);
         async move {
             let _: Vec<i64> = cmd.query_async(&mut connection).await.expect("a reply");
         }

@@ -2,7 +2,8 @@
 //!
 //! The peer is one `EVALSHA` per check of a minimal GCRA script (`bare.lua`), driven by `redis-benchmark`. Rounds
 //! alternate, so that noise affects both; figures are medians, and a ratio is the median of the rounds' ratios.
-//! `ONLY=library` runs only the comparison with the redis crate, `ONLY=worst` only the worst case of each script.
+//! `ONLY=many` runs only the first table, `ONLY=library` the comparison with the redis crate, and `ONLY=worst` the worst
+//! case of each script.
 
 mod library;
 mod server;
@@ -21,17 +22,22 @@ use tidegate::{
 use tidegate_bench::is_quick;
 use tidegate_bench::report::{Figure, Report, Table};
 use tidegate_redis::{RedisOptions, RedisStore};
+use tokio::runtime::Runtime;
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 const CLIENTS: usize = 50;
 const KEYS: usize = 100_000;
 const IDLE_CHECKS: usize = 2_000;
-/// A rate that no run uses up.
-const PLENTY: &str = "1000000/s burst 4000000000";
+/// A policy with a limit that no run uses up. A key is kept for a minute or more after its last check, so that checks
+/// find a state.
+const LASTING: [&str; 2] = ["api", "1/min burst 1000000"];
+/// The same for `bare.lua`: microseconds per unit, burst, cost.
+const LASTING_BARE: [&str; 3] = ["60000000", "1000000", "1"];
+/// The same with an interval that is no whole number of microseconds.
+const FRACTION: [&str; 2] = ["fraction", "7/min burst 1000000"];
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let (runtime, mut report) = (runtime.expect("a runtime"), Report::new("redis"));
+    let (runtime, mut report) = (threads(None), Report::new("redis"));
     if std::env::var("ONLY").is_ok_and(|only| only == "library") {
         return runtime.block_on(library::compare(&mut report));
     }
@@ -40,8 +46,11 @@ fn main() {
         return runtime.block_on(worst_case::measure(&server, &mut report));
     }
     let bare = server.cli(&["SCRIPT", "LOAD", include_str!("bare.lua")]);
+    report.add(&throughput(&server, &bare));
+    if std::env::var("ONLY").is_ok_and(|only| only == "many") {
+        return;
+    }
     runtime.block_on(async {
-        report.add(&throughput(&server, &bare).await);
         report.add(&idle(&server, &bare).await);
         let columns = ["M decisions/s", "decisions per call to Redis"];
         let mut table = Table::new("near", "answered without asking Redis", columns);
@@ -52,6 +61,15 @@ fn main() {
         worst_case::measure(&server, &mut report).await;
         library::compare(&mut report).await;
     });
+}
+
+/// A runtime with so many threads for its tasks, or with one for each processor.
+fn threads(count: Option<usize>) -> Runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(count) = count {
+        runtime.worker_threads(count);
+    }
+    runtime.enable_all().build().expect("a runtime")
 }
 
 /// How long a round is.
@@ -102,9 +120,13 @@ where
     count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Decisions per second through a store.
-async fn hammer(store: &Arc<impl Store + 'static>, tasks: usize) -> f64 {
-    let (scope, limit) = (Scope::named("api", ""), PLENTY.parse().expect("a limit"));
+/// Decisions per second through a store, under the limit of a policy.
+async fn hammer(
+    store: &Arc<impl Store + 'static>,
+    tasks: usize,
+    [policy, limit]: [&'static str; 2],
+) -> f64 {
+    let (scope, limit) = (Scope::named(policy, ""), limit.parse().expect("a limit"));
     let shared: Arc<(_, Scope, Limit)> = Arc::new((store.clone(), scope, limit));
     rate(tasks, move |number| {
         let shared = shared.clone();
@@ -116,12 +138,17 @@ async fn hammer(store: &Arc<impl Store + 'static>, tasks: usize) -> f64 {
     .await
 }
 
+/// The number of decisions a round of redis-benchmark takes.
+const BARE_COUNT: usize = 100_000;
+
 /// Operations per second through `redis-benchmark`, with one `EVALSHA` per check at pipeline 1.
-fn bare_rate(server: &Server, bare: &str) -> f64 {
+fn bare_rate(server: &Server, bare: &str, clients: usize) -> f64 {
+    let count = if is_quick() { BARE_COUNT / 10 } else { BARE_COUNT };
     let output = Command::new("redis-benchmark")
-        .args(["-p", &server.port.to_string(), "-c", &CLIENTS.to_string(), "-P", "1", "-q"])
-        .args(["-n", "100000", "-r", &KEYS.to_string(), "--csv"])
-        .args(["EVALSHA", bare, "1", "bare-000000__rand_int__", "1", "4000000000", "1"])
+        .args(["-p", &server.port.to_string(), "-c", &clients.to_string(), "-P", "1", "-q"])
+        .args(["-n", &count.to_string(), "-r", &KEYS.to_string(), "--csv"])
+        .args(["EVALSHA", bare, "1", "bare-0000000__rand_int__"])
+        .args(LASTING_BARE)
         .output()
         .expect("redis-benchmark is installed");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -129,41 +156,66 @@ fn bare_rate(server: &Server, bare: &str) -> f64 {
     rate.and_then(|rate| rate.trim_matches('"').parse().ok()).expect("a rate")
 }
 
-async fn throughput(server: &Server, bare: &str) -> Table {
-    let store = Arc::new(store(server.url()));
-    let tasks = [CLIENTS, 256];
-    let mut rows = [const { vec![] }; 3];
-    for _ in 0..ROUNDS {
-        let before = server.cpu();
-        let rate = bare_rate(server, bare);
-        rows[0].push((rate, (server.cpu() - before) / 100_000.0 * 1e6, 1.0));
-        for (row, tasks) in tasks.iter().enumerate() {
-            server.cli(&["CONFIG", "RESETSTAT"]);
-            let (before, start) = (server.cpu(), Instant::now());
-            let rate = hammer(&store, *tasks).await;
-            let decisions = rate * start.elapsed().as_secs_f64();
-            let cpu = (server.cpu() - before) / decisions * 1e6;
-            rows[row + 1].push((rate, cpu, decisions / server.scripts().0.max(1.0)));
-        }
-    }
-    let names =
-        ["one `EVALSHA` per check, 50 clients", "tidegate, 50 tasks", "tidegate, 256 tasks"];
+/// Decisions a second, Redis' processor time per decision in microseconds, and decisions per call.
+#[derive(Default)]
+struct Rounds {
+    rates: Vec<f64>,
+    cpu_us: Vec<f64>,
+    per_call: Vec<f64>,
+}
+
+/// `redis-benchmark` has one thread, and so has tidegate, but for the last row: that has one for each processor, as in a
+/// server, and one of them shares its processor with Redis.
+fn throughput(server: &Server, bare: &str) -> Table {
+    let [one, all] = [Some(1), None].map(|count| {
+        let runtime = threads(count);
+        let store = Arc::new(runtime.block_on(async { store(server.url()) }));
+        (runtime, store)
+    });
     let columns =
         ["decisions/s", "ratio", "Redis' CPU per decision", "ratio of CPU", "decisions per call"];
     let mut table = Table::new("many", "many checks at once", columns);
-    let parts = rows
-        .each_ref()
-        .map(|row| [rounds(row, |it| it.0), rounds(row, |it| it.1), rounds(row, |it| it.2)]);
-    let [bare_rates, bare_cpu, _] = &parts[0];
-    for (index, (name, [rates, cpu, batches])) in names.iter().zip(&parts).enumerate() {
-        let cells = [
-            Figure::more("", rates).into(),
-            (index > 0).then(|| Figure::ratio(rates, bare_rates)).into(),
-            Figure::less("µs", cpu).into(),
-            (index > 0).then(|| Figure::saving(cpu, bare_cpu)).into(),
-            Figure::neither("", batches).into(),
+    for clients in [CLIENTS, 256] {
+        let mut rows = [(); 4].map(|()| Rounds::default());
+        let ours = [(&one, LASTING), (&one, FRACTION), (&all, LASTING)].map(Some);
+        // The first round is a warm-up: afterwards most keys exist.
+        for round in 0..=ROUNDS {
+            for (row, ours) in [None].into_iter().chain(ours).enumerate() {
+                server.cli(&["CONFIG", "RESETSTAT"]);
+                let (before, start) = (server.cpu(), Instant::now());
+                let rate = match ours {
+                    None => bare_rate(server, bare, clients),
+                    Some(((runtime, store), limit)) => {
+                        runtime.block_on(hammer(store, clients, limit))
+                    }
+                };
+                let (took, cpu_s) = (start.elapsed(), server.cpu() - before);
+                let calls = server.scripts().0.max(1.0);
+                let decisions = ours.map_or(calls, |_| rate * took.as_secs_f64());
+                if round > 0 {
+                    rows[row].rates.push(rate);
+                    rows[row].cpu_us.push(cpu_s / decisions * 1e6);
+                    rows[row].per_call.push(decisions / calls);
+                }
+            }
+        }
+        let [peer, ..] = &rows;
+        let names = [
+            format!("one `EVALSHA` per check, {clients} clients"),
+            format!("tidegate, {clients} tasks"),
+            format!("tidegate, {clients} tasks, an interval with a fraction"),
+            format!("tidegate, {clients} tasks, a thread for each processor"),
         ];
-        table.row(*name, cells);
+        for (index, (name, row)) in names.iter().zip(&rows).enumerate() {
+            let cells = [
+                Figure::more("", &row.rates).into(),
+                (index > 0).then(|| Figure::ratio(&row.rates, &peer.rates)).into(),
+                Figure::less("µs", &row.cpu_us).into(),
+                (index > 0).then(|| Figure::saving(&row.cpu_us, &peer.cpu_us)).into(),
+                Figure::neither("", &row.per_call).into(),
+            ];
+            table.row(name.as_str(), cells);
+        }
     }
     table
 }
@@ -172,7 +224,7 @@ async fn idle(server: &Server, bare: &str) -> Table {
     let client = redis::Client::open(server.url()).expect("a URL");
     let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
     let store = store(server.url());
-    let (scope, limit) = (Scope::named("idle", ""), PLENTY.parse().expect("a limit"));
+    let (scope, limit) = (Scope::named("idle", ""), LASTING[1].parse().expect("a limit"));
     let (mut ours, mut theirs) = (vec![], vec![]);
     for round in 0..ROUNDS + 1 {
         let (mut a, mut b) = (vec![], vec![]);
@@ -180,7 +232,7 @@ async fn idle(server: &Server, bare: &str) -> Table {
             let key = key(number);
             let start = Instant::now();
             let mut cmd = redis::cmd("EVALSHA");
-            cmd.arg(bare).arg(1).arg(&key).arg(1).arg(4_000_000_000_u64).arg(1);
+            cmd.arg(bare).arg(1).arg(&key).arg(&LASTING_BARE[..]);
             let _: Vec<i64> = cmd.query_async(&mut connection).await.expect("a reply");
             b.push(start.elapsed().as_secs_f64() * 1e6);
             let start = Instant::now();

@@ -59,10 +59,8 @@ impl fmt::Display for Wire {
 }
 
 const CONNECTIONS: usize = 50;
-/// The number of keys.
+/// The number of keys. All clients together check each of them once, and then again.
 const KEYS: usize = 100_000;
-/// Requests that a client builds in advance, so that building them is not measured.
-const PREPARED: usize = 256;
 
 /// A limit that no run uses up: burst, units, and seconds.
 pub(crate) const PLENTY: [u32; 3] = [1_000_000, 1_000_000, 1];
@@ -107,17 +105,4 @@ pub(crate) async fn clients(contender: &Contender, wire: Wire) -> Vec<Client> {
 /// Checks each of this many keys once.
 pub(crate) async fn fill(contender: &Contender, keys: usize) {
     resp::fill(contender, keys).await;
-}
-
-/// A key of 24 bytes, as in the embedded benchmark.
-pub(crate) fn key(number: usize) -> String {
-    format!("user-{number:019}")
-}
-
-/// The keys of a client: spread over all keys, and different from those of other clients.
-pub(crate) fn keys_of(client: usize) -> impl Iterator<Item = String> {
-    (0..).map(move |turn: usize| {
-        let number = client * PREPARED * 64 + turn;
-        key((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % KEYS)
-    })
 }

@@ -21,7 +21,7 @@ pub(crate) fn search() -> Table {
     Table::new("search", "requests/s", columns)
 }
 
-pub(crate) fn add_step(table: &mut Table, run: &Run, (rate, attempt): (f64, usize), is_kept: bool) {
+pub(crate) fn add_step(table: &mut Table, run: &Run, (rate, how): (f64, &str), is_kept: bool) {
     let tally = &run.tally;
     let others = run.cpu.others() / tally.took.as_secs_f64();
     let cells = [
@@ -32,8 +32,7 @@ pub(crate) fn add_step(table: &mut Table, run: &Run, (rate, attempt): (f64, usiz
         Figure::neither("", &[others]).into(),
         kept(is_kept),
     ];
-    let again = if attempt > 0 { ", again" } else { "" };
-    table.row(format!("{rate:.0}{again}"), cells);
+    table.row(format!("{rate:.0}{how}"), cells);
 }
 
 fn kept(is_kept: bool) -> Cell {
@@ -113,7 +112,8 @@ fn processors(run: &Run) -> Table {
 /// The resident memory of the nodes. The first third is left out of the slope: until then caches fill.
 fn memory(run: &Run) -> Table {
     let settled = &run.samples[run.samples.len() / 3..];
-    let columns = ["first", "lowest", "highest", "last", "slope per minute"];
+    let columns =
+        ["first", "lowest", "highest", "last", "slope per minute", "… its standard error"];
     let mut table = Table::new("memory", "memory, MB", columns);
     for node in 0..run.samples.first().map_or(0, |first| first.resident_mb.len()) {
         let of = |sample: &Sample| sample.resident_mb[node];
@@ -122,12 +122,19 @@ fn memory(run: &Run) -> Table {
             .iter()
             .fold((f64::INFINITY, 0.0_f64), |(low, high), mb| (low.min(*mb), high.max(*mb)));
         let points: Vec<_> = settled.iter().map(|it| (it.at_s / 60.0, of(it))).collect();
-        let slope = match Trend::through(&points) {
-            Some(trend) => format!("{:+.3} ± {:.3}", trend.slope, trend.standard_error).into(),
-            None => Cell::Empty,
+        let trend = Trend::through(&points);
+        let slope = |of: fn(&Trend) -> f64| -> Cell {
+            trend.as_ref().map(|trend| Figure::less("", &[of(trend)]).decimals(3)).into()
         };
         let mb = |mb| Figure::less("", &[mb]).into();
-        let cells = [mb(all[0]), mb(lowest), mb(highest), mb(all[all.len() - 1]), slope];
+        let cells = [
+            mb(all[0]),
+            mb(lowest),
+            mb(highest),
+            mb(all[all.len() - 1]),
+            slope(|trend| trend.slope),
+            slope(|trend| trend.standard_error),
+        ];
         table.row(format!("node {}", node + 1), cells);
     }
     table

@@ -1,4 +1,4 @@
-//! The measured servers, each in its own process, over one Redis.
+//! The measured servers, each in its own process, over one Redis or in memory.
 
 use std::process::Command;
 
@@ -6,7 +6,6 @@ use tidegate_bench::metrics::decisions_by_source;
 use tidegate_bench::{Process, free_port, killed_with_parent};
 
 const TIDEGATE: &str = "target/dist/tidegate";
-const CONFIG: &str = "target/bench-store.yaml";
 /// The policy of tidegate.
 pub(crate) const POLICY: &str = "api";
 /// The domain of gRPC requests: of tidegate's own policies, and a namespace of limitador.
@@ -19,15 +18,25 @@ pub(crate) enum Kind {
     Limitador,
     /// Counts in process, and tells Redis once a second.
     LimitadorCached,
+    TidegateInMemory,
+    LimitadorInMemory,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Tidegate, Self::Limitador, Self::LimitadorCached];
+    pub(crate) const OVER_REDIS: [Self; 3] =
+        [Self::Tidegate, Self::Limitador, Self::LimitadorCached];
+    pub(crate) const IN_MEMORY: [Self; 2] = [Self::TidegateInMemory, Self::LimitadorInMemory];
+
+    pub(crate) const fn is_tidegate(self) -> bool {
+        matches!(self, Self::Tidegate | Self::TidegateInMemory)
+    }
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Tidegate => "tidegate",
-            Self::Limitador => "limitador 0.14 (library) behind hyper/tonic",
+            Self::Tidegate | Self::TidegateInMemory => "tidegate",
+            Self::Limitador | Self::LimitadorInMemory => {
+                "limitador 0.14 (library) behind hyper/tonic"
+            }
             Self::LimitadorCached => "… with its cached storage, which is not exact",
         }
     }
@@ -45,9 +54,11 @@ pub(crate) struct Contender {
 impl Contender {
     pub(crate) fn start(kind: Kind, redis: &str) -> Self {
         let (http, grpc) = (free_port(), free_port());
-        let resp = (kind == Kind::Tidegate).then(free_port);
+        let resp = kind.is_tidegate().then(free_port);
         let mut command = match kind {
-            Kind::Tidegate => tidegate(redis, http, grpc, resp),
+            Kind::Tidegate => tidegate(&over_redis(redis), http, grpc, resp),
+            Kind::TidegateInMemory => tidegate("memory", http, grpc, resp),
+            Kind::LimitadorInMemory => limitador("memory", redis, http, grpc),
             Kind::Limitador => limitador("plain", redis, http, grpc),
             Kind::LimitadorCached => limitador("cached", redis, http, grpc),
         };
@@ -63,16 +74,18 @@ impl Contender {
     }
 }
 
-/// The deadline is limitador's, and no breaker opens: nothing may be answered without Redis. A check takes a minute from
-/// a key's burst, so that keys stay in Redis for a minute, as limitador's do.
-fn tidegate(redis: &str, http: u16, grpc: u16, resp: Option<u16>) -> Command {
-    let config = format!(
-        "store: {{ url: \"{redis}\", deadline: 350ms, breaker: false }}\n\
-         policies: {{ {POLICY}: 1/min burst 1000000 }}\n"
-    );
-    std::fs::write(CONFIG, config).expect("a file in target");
+/// The deadline is limitador's, and no breaker opens: nothing may be answered without Redis.
+fn over_redis(url: &str) -> String {
+    format!("{{ url: \"{url}\", deadline: 350ms, breaker: false }}")
+}
+
+/// A check takes a minute from a key's burst, so that keys are kept for a minute, as limitador's are.
+fn tidegate(store: &str, http: u16, grpc: u16, resp: Option<u16>) -> Command {
+    let config = format!("store: {store}\npolicies: {{ {POLICY}: 1/min burst 1000000 }}\n");
+    let path = format!("target/bench-store-{http}.yaml");
+    std::fs::write(&path, config).expect("a file in target");
     let mut command = killed_with_parent(TIDEGATE);
-    command.args(["serve", "-c", CONFIG]);
+    command.args(["serve", "-c", &path]);
     for (flag, port) in [("--listen", Some(http)), ("--grpc", Some(grpc)), ("--resp", resp)] {
         command.args(port.into_iter().flat_map(|port| [flag.into(), format!("127.0.0.1:{port}")]));
     }

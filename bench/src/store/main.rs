@@ -1,4 +1,5 @@
-//! `./dev bench store`: the server over Redis, beside limitador's library over the same Redis, in one run.
+//! `./dev bench store`: the server over Redis, beside limitador's library over the same Redis, in one run. Then both in
+//! memory.
 //!
 //! The server, Redis and the load share two processors, and nothing is bound to one of them: a decision costs what all
 //! three take. Rounds alternate, so that noise affects all alike. Figures are medians, and a ratio is the median of the
@@ -44,31 +45,59 @@ fn main() {
 fn measure() {
     let (rounds, round) = match is_quick() {
         true => (1, Duration::from_millis(300)),
-        false => (7, Duration::from_millis(1500)),
+        false => (3, Duration::from_millis(1500)),
     };
     let redis = RedisServer::start();
-    let contenders = Kind::ALL.map(|kind| Contender::start(kind, &redis.url()));
+    let start = |kind| Contender::start(kind, &redis.url());
     let mut report = Report::new("store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
+        let over_redis = Kind::OVER_REDIS.map(start);
         for wire in Wire::ALL {
-            let able = contenders.iter().filter(|contender| wire.is_spoken_by(contender));
-            let mut rows: Vec<(&Contender, Vec<Round>)> = able.map(|it| (it, vec![])).collect();
-            for turn in 0..=rounds {
-                for (contender, row) in &mut rows {
-                    let figures = Round::of(contender, &redis, wire, round).await;
-                    // The first round is a warm-up, in which keys appear.
-                    if turn > 0 {
-                        row.push(figures);
-                    }
-                }
-            }
-            report.add(&table(wire, &rows));
+            let [id, title] = wire.names();
+            let rows = rows(&over_redis, &redis, wire, (rounds, round)).await;
+            report.add(&table(Table::new(id, title, COLUMNS), &rows));
+        }
+        let [ours, ..] = &over_redis;
+        let without = ours.without_redis();
+        assert_eq!(without, 0, "tidegate made decisions without Redis: these figures are void");
+        drop(over_redis);
+        let in_memory = Kind::IN_MEMORY.map(start);
+        for wire in Wire::ENVOY_AND_HTTP {
+            let [id, title] = wire.names();
+            let rows = rows(&in_memory, &redis, wire, (rounds, round)).await;
+            let id = format!("memory-{id}");
+            report.add(&table(Table::new(id, format!("{title}, in memory"), COLUMNS), &rows));
         }
     });
-    let [ours, ..] = &contenders;
-    let without_redis = ours.without_redis();
-    assert_eq!(without_redis, 0, "tidegate made decisions without Redis: these figures are void");
+}
+
+/// How long limitador's cached storage may take to tell Redis what it has counted.
+const CACHE_FLUSH: Duration = Duration::from_millis(1500);
+
+/// The rounds of all contenders that speak a protocol.
+async fn rows<'a>(
+    contenders: &'a [Contender],
+    redis: &RedisServer,
+    wire: Wire,
+    (rounds, round): (usize, Duration),
+) -> Vec<(&'a Contender, Vec<Round>)> {
+    let able = contenders.iter().filter(|contender| wire.is_spoken_by(contender));
+    let mut rows: Vec<(&Contender, Vec<Round>)> = able.map(|it| (it, vec![])).collect();
+    for turn in 0..=rounds {
+        for (contender, row) in &mut rows {
+            let figures = Round::of(contender, redis, wire, round).await;
+            // The first round is a warm-up, in which keys appear.
+            if turn > 0 {
+                row.push(figures);
+            }
+            if contender.kind == Kind::LimitadorCached {
+                // Otherwise the next server would pay for it.
+                tokio::time::sleep(CACHE_FLUSH).await;
+            }
+        }
+    }
+    rows
 }
 
 /// One round of one server. CPU times are in microseconds per decision.
@@ -105,9 +134,7 @@ impl Round {
 }
 
 /// Tidegate is the first row.
-fn table(wire: Wire, rows: &[(&Contender, Vec<Round>)]) -> Table {
-    let [id, title] = wire.names();
-    let mut table = Table::new(id, title, COLUMNS);
+fn table(mut table: Table, rows: &[(&Contender, Vec<Round>)]) -> Table {
     let of = |rounds: &[Round], figure: fn(&Round) -> f64| -> Vec<f64> {
         rounds.iter().map(figure).collect()
     };
@@ -115,7 +142,7 @@ fn table(wire: Wire, rows: &[(&Contender, Vec<Round>)]) -> Table {
     let ours = &rows[0].1;
     for (contender, rounds) in rows {
         let less = |figure| Cell::from(Figure::less("", &of(rounds, figure)));
-        let is_peer = contender.kind != Kind::Tidegate;
+        let is_peer = !contender.kind.is_tidegate();
         let ratio = is_peer.then(|| Figure::ratio(&rate(ours), &rate(rounds)));
         let costs = [ours, rounds].map(|rounds| of(rounds, Round::all_us));
         let saving = is_peer.then(|| Figure::saving(&costs[0], &costs[1]));

@@ -1,11 +1,12 @@
 //! gRPC: requests are encoded in advance.
 
 use bytes::Bytes;
+use tidegate_bench::keys::keys_of;
 use tidegate_bench::wire::grpc::{
     Channel, SHOULD_RATE_LIMIT, framed, should_rate_limit, text, varint,
 };
 
-use super::{PLENTY, PREPARED, Wire, keys_of};
+use super::{KEYS, PLENTY, Wire};
 use crate::contender::Contender;
 
 const CONNECTIONS: usize = 4;
@@ -29,7 +30,8 @@ impl Client {
         for connection in 0..CONNECTIONS {
             let channel = Channel::open(port).await.expect("a connection");
             for number in 0..IN_FLIGHT {
-                let keys = keys_of(connection * IN_FLIGHT + number).take(PREPARED);
+                let count = KEYS / (CONNECTIONS * IN_FLIGHT);
+                let keys = keys_of(connection * IN_FLIGHT + number, count);
                 let messages = keys.map(|key| message(contender, &key)).collect();
                 clients.push(Self { channel: channel.clone(), path, messages });
             }
@@ -38,7 +40,7 @@ impl Client {
     }
 
     pub(super) async fn exchange(&mut self, number: usize) -> usize {
-        let message = self.messages[number % PREPARED].clone();
+        let message = self.messages[number % self.messages.len()].clone();
         self.channel.call(self.path, message).await.expect("an answer");
         1
     }

@@ -1,9 +1,10 @@
 //! HTTP/1.1, one request at a time on a keep-alive connection.
 
+use tidegate_bench::keys::keys_of;
 use tidegate_bench::wire::{connect, http};
 use tokio::net::TcpStream;
 
-use super::{PLENTY, PREPARED, Wire, keys_of};
+use super::{CONNECTIONS, KEYS, PLENTY, Wire};
 use crate::contender::Contender;
 
 pub(crate) struct Client {
@@ -14,14 +15,15 @@ pub(crate) struct Client {
 
 impl Client {
     pub(super) async fn open(contender: &Contender, number: usize) -> Self {
-        let requests = keys_of(number).take(PREPARED).map(|key| request(contender, &key)).collect();
+        let keys = keys_of(number, KEYS / CONNECTIONS);
+        let requests = keys.map(|key| request(contender, &key)).collect();
         let port = contender.port(Wire::Http).expect("a port");
         let stream = connect(port).await.expect("a connection");
         Self { stream, requests, bytes: vec![0; 4 << 10] }
     }
 
     pub(super) async fn exchange(&mut self, number: usize) -> usize {
-        let request = &self.requests[number % PREPARED];
+        let request = &self.requests[number % self.requests.len()];
         http::exchange(&mut self.stream, request, &mut self.bytes).await.expect("an answer");
         1
     }

@@ -1,10 +1,11 @@
 //! Commands of the Redis protocol, many in one write.
 
+use tidegate_bench::keys::{key, keys_of};
 use tidegate_bench::wire::{connect, resp};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::{PLENTY, PREPARED, Wire, key, keys_of};
+use super::{CONNECTIONS, KEYS, PLENTY, Wire};
 use crate::contender::Contender;
 
 /// The integers in an answer.
@@ -19,20 +20,20 @@ pub(crate) struct Client {
 
 impl Client {
     pub(super) async fn open(contender: &Contender, number: usize, pipeline: usize) -> Self {
-        let mut keys = keys_of(number);
-        let mut batch = |_| {
+        let keys: Vec<String> = keys_of(number, KEYS / CONNECTIONS).collect();
+        let batch = |keys: &[String]| {
             let mut text = String::new();
-            keys.by_ref().take(pipeline).for_each(|key| throttle(&mut text, contender, &key));
+            keys.iter().for_each(|key| throttle(&mut text, contender, key));
             text
         };
-        let batches = (0..PREPARED).map(&mut batch).collect();
+        let batches = keys.chunks_exact(pipeline).map(batch).collect();
         let port = contender.port(Wire::Resp(pipeline)).expect("a port");
         let stream = connect(port).await.expect("a connection");
         Self { stream, pipeline, batches, bytes: vec![0; 64 << 10] }
     }
 
     pub(super) async fn exchange(&mut self, number: usize) -> usize {
-        let batch = &self.batches[number % PREPARED];
+        let batch = &self.batches[number % self.batches.len()];
         resp::exchange(&mut self.stream, batch, self.pipeline, INTEGERS, &mut self.bytes).await;
         self.pipeline
     }
@@ -47,7 +48,6 @@ fn throttle(text: &mut String, contender: &Contender, key: &str) {
 /// Uses many connections: over one, a server that delays small answers would take minutes.
 pub(super) async fn fill(contender: &Contender, keys: usize) {
     const AT_ONCE: usize = 64;
-    const CONNECTIONS: usize = 50;
     let port = contender.port(Wire::Resp(AT_ONCE)).expect("a port");
     let mut filling = JoinSet::new();
     for connection in 0..CONNECTIONS {

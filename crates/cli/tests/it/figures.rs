@@ -2,7 +2,7 @@
 //! results of the benchmarks, which are measured by `./dev bench all`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::programs::root;
@@ -13,6 +13,10 @@ type Location = (&'static str, usize);
 
 /// A page, where it quotes a figure, and where the benchmarks have the measured one.
 const QUOTES: &[(&str, Location, Location)] = &[
+    ("README.md", ("of an app with a database: ", 0), ("| 3 × the load, through tidegate | ", 2)),
+    ("README.md", ("responses/s with tidegate, ", 0), ("| 3 × the load, directly | ", 2)),
+    ("README.md", ("HTTP is at ", 0), ("| HTTP `/v1/check` | ", 2)),
+    ("README.md", ("A leased check through an `Engine` takes ", 0), ("| leased | ", 1)),
     ("README.md", ("**Fast.** ", 0), ("Where the time goes: a check of ", 0)),
     ("README.md", ("one hot key, M/s | ", 0), ("| hot key, 1 thread | ", 0)),
     ("README.md", ("one hot key, M/s | ", 2), ("| one hot key, 1 thread | ", 6)),
@@ -81,10 +85,12 @@ fn problem(quoted: Option<f64>, measured: Option<f64>) -> Option<String> {
 fn pages_quote_the_measured_figures() {
     let read = |page: &str| fs::read_to_string(root().join(page)).unwrap();
     let benchmarks = read("docs/benchmarks.md");
+    let mut problems = Vec::new();
     for &(page, quoted, measured) in QUOTES {
-        let output = problem(figure(&read(page), quoted), figure(&benchmarks, measured));
-        assert_eq!(output, None, "{page}: {quoted:?} (benchmarks.md: {measured:?})");
+        let problem = problem(figure(&read(page), quoted), figure(&benchmarks, measured));
+        problems.extend(problem.map(|it| format!("{page}: {quoted:?} ({measured:?}): {it}")));
     }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
@@ -115,16 +121,23 @@ fn the_docs_of_benchmarks_are_made_from_their_results() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[test]
-fn a_figure_that_was_typed_by_hand_is_noticed() {
+/// A checkout with the scripts and results of this one, and this text instead of its page.
+fn copy_with(text: &str) -> (Folder, PathBuf) {
     let folder = Folder::new();
-    let copy = Path::new(&folder.path("copy")).to_owned();
+    let copy = PathBuf::from(folder.path("copy"));
+    fs::create_dir_all(copy.join("bench")).unwrap();
     for file in fs::read_dir(root().join("bench")).unwrap().map(|file| file.unwrap().path()) {
         if file.is_file() {
-            fs::create_dir_all(copy.join("bench")).unwrap();
             fs::copy(&file, copy.join("bench").join(file.file_name().unwrap())).unwrap();
         }
     }
+    fs::write(copy.join("bench/benchmarks.md"), text).unwrap();
+    (folder, copy)
+}
+
+#[test]
+fn a_figure_that_was_typed_by_hand_is_noticed() {
+    let (_folder, copy) = copy_with("<!-- table core/governor -->\n");
     assert!(page(&copy, "write").status.success() && page(&copy, "check").status.success());
     let made = copy.join("docs/benchmarks.md");
     let text = fs::read_to_string(&made).unwrap();
@@ -136,11 +149,27 @@ fn a_figure_that_was_typed_by_hand_is_noticed() {
 }
 
 #[test]
+fn a_figure_that_was_not_measured_makes_no_page() {
+    for missing in ["core/governor: hot key, 9 threads: ratio", "version: a program of nobody"] {
+        let (_folder, copy) = copy_with(&format!("It takes {{{missing}}} ns.\n"));
+        for command in ["write", "check"] {
+            let output = page(&copy, command);
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && error.contains(missing), "{command}: {error}");
+        }
+        assert!(!copy.join("docs/benchmarks.md").exists());
+    }
+}
+
+#[test]
 fn the_examples_of_the_scripts_that_make_the_page_hold() {
-    for script in ["page.py", "chart.py", "machine.py", "html_report.py"] {
+    let files = fs::read_dir(root().join("bench")).unwrap().map(|file| file.unwrap().path());
+    let scripts: Vec<_> = files.filter(|it| it.extension().is_some_and(|it| it == "py")).collect();
+    assert!(scripts.len() > 5, "{scripts:?}");
+    for script in scripts {
         let mut python = Command::new("python3");
-        let output = python.args(["-B", "-m", "doctest", script]).current_dir(root().join("bench"));
-        let output = output.output().unwrap();
+        let output = python.args(["-B", "-m", "doctest"]).arg(script);
+        let output = output.current_dir(root().join("bench")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
