@@ -41,6 +41,8 @@ export class Caller implements ForApps {
   readonly #dispatcher: Dispatcher;
   readonly #outage: Outage;
   readonly #catalog: Catalog;
+  /** Whether a call had no answer since the last one that had. */
+  #hasMissed = false;
   readonly #observer = new Observer((observations) => this.#report(observations));
 
   constructor(settings: Settings) {
@@ -178,15 +180,20 @@ export class Caller implements ForApps {
     } catch (error) {
       if (hasCode(error, 'store-unavailable') || (error instanceof TidegateError && error.status && !error.transient)) {
         this.#answered();
+      } else if (error instanceof TidegateError) {
+        this.#hasMissed = true;
       }
       throw error;
     }
   }
 
   #answered(): void {
+    if (this.#hasMissed) {
+      this.#hasMissed = false;
+      this.local.doubtPermits();
+    }
     if (this.#outage.answered()) {
       this.#catalog.serverIsBack();
-      this.local.serverIsBack();
     }
   }
 }

@@ -159,7 +159,16 @@ export class Tidegate {
     checkOptions(options, CALL);
     text('permit', permit);
     const call = this.#callOn('/v1/release', { policy, key }, wire.released, { permit });
-    return this.#local.release(permit) ?? await this.#caller.send(call, options);
+    const isCurrent = this.#local.isCurrent(permit);
+    const wasOurs = this.#local.release(permit);
+    if (wasOurs !== undefined) {
+      return wasOurs;
+    }
+    const released = await this.#caller.send(call, options);
+    if (!released && isCurrent) {
+      this.#local.doubtPermits();
+    }
+    return released;
   }
 
   /** Keeps a permit for as long again as it was granted for, unless it is not held any more. */

@@ -11,7 +11,7 @@ const OURS = 'local.';
 
 interface Held {
   readonly check: Check;
-  readonly ttlMs: number;
+  ttlMs: number;
   until: number;
 }
 
@@ -31,6 +31,11 @@ export class PermitLedger {
     return this.#held.has(permit);
   }
 
+  /** Whether its time has not passed, so that the server should know it. */
+  isCurrent(permit: string): boolean {
+    return (this.#held.get(permit)?.until ?? -Infinity) > this.#now();
+  }
+
   hasRoom(): boolean {
     if (this.#held.size >= PERMITS_MAX) {
       this.#dropExpired();
@@ -46,10 +51,10 @@ export class PermitLedger {
     return { permit, ttlMs };
   }
 
-  /** Returns how long it is held. */
-  add(permit: string, { policy, key, cost }: Check, numbers: PolicyNumbers | undefined): number {
+  /** Returns how long it is held: as the server says with the permit, or else with the policy. */
+  add(permit: string, { policy, key, cost }: Check, numbers: PolicyNumbers | undefined, told?: number): number {
     const ttls = (numbers?.members ?? []).flatMap(({ ttlMs = [] }) => ttlMs);
-    const ttlMs = ttls.length > 0 ? Math.min(...ttls) : TTL_MS;
+    const ttlMs = told ?? (ttls.length > 0 ? Math.min(...ttls) : TTL_MS);
     this.#held.set(permit, { check: { policy, key, cost }, ttlMs, until: this.#now() + ttlMs });
     return ttlMs;
   }
@@ -71,12 +76,16 @@ export class PermitLedger {
     return permit.startsWith(OURS) ? wasHeld : undefined;
   }
 
-  /** The server knows a permit. */
-  confirm(permit: string): void {
+  /** The server knows a permit, and holds it for this long from now on. */
+  confirm(permit: string, ttlMs: number): void {
     this.#unsure.delete(permit);
+    const held = this.#held.get(permit);
+    if (held !== undefined) {
+      Object.assign(held, { ttlMs, until: this.#now() + ttlMs });
+    }
   }
 
-  /** The server was away, and may have forgotten what it knew. */
+  /** The server was away or has lost a permit, and may have forgotten what it knew. */
   doubtAll(): void {
     [...this.#held.keys()].forEach((permit) => this.#unsure.add(permit));
   }

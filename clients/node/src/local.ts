@@ -49,13 +49,13 @@ export class LocalDecisions {
   }
 
   /** Counts a permit that the server has granted. The refusal, if the server has forgotten others that are still held. */
-  granted(check: Check, { permit }: Permit): Permit | undefined {
+  granted(check: Check, { permit, ttlMs }: Permit): Permit | undefined {
     const { ledger } = this.#limiter;
     if (permit === null || ledger.has(permit) || !ledger.hasRoom()) {
       return undefined;
     }
     const known = this.#known(check);
-    ledger.add(permit, check, known?.numbers);
+    ledger.add(permit, check, known?.numbers, ttlMs);
     if (known === undefined || this.#limiter.fits(known)) {
       return undefined;
     }
@@ -63,8 +63,8 @@ export class LocalDecisions {
     return { ...decision(check.policy, this.#limiter.peek(known), RECOVERING), allowed: false, permit: null };
   }
 
-  /** The server was away, and answers again. */
-  serverIsBack(): void {
+  /** The server may have been started again: a call had no answer, or it does not know a permit. */
+  doubtPermits(): void {
     this.#limiter.ledger.doubtAll();
   }
 
@@ -74,11 +74,19 @@ export class LocalDecisions {
     return ttlMs === undefined ? undefined : { renewed: ttlMs > 0, ttlMs };
   }
 
-  /** The server has renewed a permit, or not. */
-  renewed(permit: string, { renewed }: Renewal): void {
+  /** The server has renewed a permit, or does not know it. */
+  renewed(permit: string, { renewed, ttlMs }: Renewal): void {
+    const { ledger } = this.#limiter;
     if (renewed) {
-      this.#limiter.ledger.confirm(permit);
+      ledger.confirm(permit, ttlMs);
+    } else if (ledger.isCurrent(permit)) {
+      ledger.doubtAll();
     }
+  }
+
+  /** Whether the server should know a permit. */
+  isCurrent(permit: string): boolean {
+    return this.#limiter.ledger.isCurrent(permit);
   }
 
   /** Whether a permit of this process was held; undefined if it is the server's. */

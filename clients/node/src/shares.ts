@@ -68,9 +68,9 @@ export class LocalLimiter {
 
   acquire(check: LocalCheck): LocalReading & Pick<Permit, 'permit' | 'ttlMs'> {
     const hasRoom = this.ledger.hasRoom();
-    const reading = hasRoom ? this.#take(check).reading : this.peek(check);
-    const allowed = hasRoom && reading.allowed;
-    return { ...reading, allowed, ...(allowed ? this.ledger.grant(check, check.numbers) : { permit: null }) };
+    const { reading, hasPlace } = hasRoom ? this.#take(check) : { reading: this.peek(check), hasPlace: false };
+    const granted = hasPlace ? this.ledger.grant(check, check.numbers) : { permit: null };
+    return { ...reading, allowed: hasRoom && reading.allowed, ...granted };
   }
 
   /** Whether a permit that the server has granted, and that is held, fits beside those that it may not know. */
@@ -81,8 +81,11 @@ export class LocalLimiter {
       || this.peek({ ...check, cost: 0 }).allowed;
   }
 
-  /** `undo` is for at once, before anything else is charged, and in reverse order. */
-  #take(check: LocalCheck): { reading: LocalReading; undo: () => void } {
+  /**
+   * `undo` is for at once, before anything else is charged, and in reverse order. `hasPlace` says whether a concurrency
+   * limit is among those that are charged.
+   */
+  #take(check: LocalCheck): { reading: LocalReading; hasPlace: boolean; undo: () => void } {
     const now = this.#now();
     const parts = this.#parts(check, now);
     const reading = combined(check, parts);
@@ -90,7 +93,8 @@ export class LocalLimiter {
     const charged = reading.allowed ? parts.filter((part) => part.reading.allowed) : [];
     const before = charged.map(({ usage }) => ({ ...usage }));
     charged.forEach(({ meter, usage, units }) => meter.charge(usage, now, units));
-    return { reading, undo: () => charged.forEach(({ usage }, index) => Object.assign(usage, before[index])) };
+    const hasPlace = charged.some(({ meter }) => meter instanceof Places);
+    return { reading, hasPlace, undo: () => charged.forEach(({ usage }, index) => Object.assign(usage, before[index])) };
   }
 
   #parts({ policy, key, cost = 1, numbers }: LocalCheck, now: number): Part[] {

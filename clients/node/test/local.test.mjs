@@ -34,6 +34,7 @@ policies:
       - { name: dear, algorithm: concurrency, limit: 10, cost: 5 }
       - { name: cheap, algorithm: concurrency, limit: 10 }
   try: { limit: 1/day, mode: shadow }
+  trial: { algorithm: concurrency, limit: 1, mode: shadow }
   part: { limit: 3/day, enforce: 10% }
   everyone: { limit: 3/day, enforce: 100% }
   report: { algorithm: concurrency, limit: 8 }
@@ -185,6 +186,7 @@ test('never more at work than places, while a server is killed and started again
   await until('the server to decide', async () => (await client.check('gcra', 'zoe')).source === 'store');
   const refused = await client.acquire('report', 'ann');
   assert.deepEqual([refused.allowed, refused.permit, refused.source], [false, null, 'local']);
+  assert.equal(refused.error.code, 'recovering');
   assert.equal(await fill(), 8, 'the server has forgotten them, this process has not');
   assert.equal((await client.acquire('report', 'ben')).source, 'store');
   for (let drained = 0; drained < 8; drained += 1) {
@@ -192,6 +194,49 @@ test('never more at work than places, while a server is killed and started again
     assert.equal(await fill(), 8);
   }
   assert.ok(held.every(({ source }) => source === 'store'));
+});
+
+/** A client that holds all eight places of a server, and another that can take them away. */
+async function full(t) {
+  const server = await startServer({ config: CONFIG });
+  const [client, other] = [0, 1].map(() => new Tidegate({ url: server.url, onError: 'local', onTrouble: () => {} }));
+  t.after(() => Promise.all([client.close(), other.close()]));
+  await client.policyNames();
+  const held = await Promise.all(times(8, () => client.acquire('report', 'ann')));
+  assert.ok(held.every(({ allowed, source }) => allowed && source === 'store'));
+  return { server, client, other, held: held.map(({ permit }) => permit) };
+}
+
+for (const call of ['renew', 'release']) {
+  test(`a server that has lost a permit, as ${call} finds, may have forgotten the others`, async (t) => {
+    const { server, client, other, held } = await full(t);
+    t.after(() => server.stop());
+    await Promise.all(held.map((permit) => other.release('report', 'ann', permit)));
+    const answer = await client[call]('report', 'ann', held[0]);
+    assert.equal(call === 'renew' ? answer.renewed : answer, false);
+    const more = await Promise.all(times(9, () => client.acquire('report', 'ann')));
+    assert.equal(more.filter(({ allowed }) => allowed).length, call === 'renew' ? 0 : 1);
+    assert.equal(more.find(({ allowed }) => !allowed).error.code, 'recovering');
+  });
+}
+
+test('a restart that only a renewal notices does not double the places', async (t) => {
+  const { server, client, held } = await full(t);
+  await server.stop();
+  await assert.rejects(client.renew('report', 'ann', held[0]), { transient: true });
+  const back = await startServer({ config: CONFIG, on: server.listen });
+  t.after(() => back.stop());
+  await until('the server to answer', () => client.policyNames().then(() => true, () => false));
+  const more = await Promise.all(times(9, () => client.acquire('report', 'ann')));
+  assert.deepEqual(more.filter(({ allowed }) => allowed), []);
+});
+
+test('a permit that no place was charged for has nothing to release', async (t) => {
+  const { client } = await orphan(t);
+  const rate = await client.acquire('gcra', 'ann');
+  assert.deepEqual([rate.allowed, rate.permit, rate.source], [true, null, 'local']);
+  const permits = await Promise.all(times(3, () => client.acquire('trial', 'ann')));
+  assert.deepEqual(permits.map(({ allowed, permit }) => [allowed, permit !== null]), [[true, true], [true, false], [true, false]]);
 });
 
 test('a server that was never reached: allowed, with a warning', async (t) => {

@@ -185,6 +185,23 @@ test('an atomic batch that is refused charges nothing', () => {
   }
 });
 
+test('a permit is held for as long as the server says', () => {
+  let now = 0;
+  const limiter = new LocalLimiter(1, () => now);
+  const policy = { mode: 'all', shadow: false, members: [numbers('concurrency', 1, { ttlMs: 60_000 })] };
+  const check = (key) => ({ policy: 'p', key, numbers: policy });
+  const isFree = (key) => limiter.peek(check(key)).allowed;
+  limiter.ledger.add('p1', check('told'), undefined, 600_000);
+  limiter.ledger.add('p2', check('untold'), policy);
+  now = 599_000;
+  assert.deepEqual([isFree('told'), isFree('untold')], [false, true]);
+  limiter.ledger.confirm('p1', 900_000);
+  now += 899_000;
+  assert.equal(isFree('told'), false);
+  now += 1000;
+  assert.equal(isFree('told'), true);
+});
+
 test('beside permits that the server may have forgotten, no more than the share is granted', () => {
   let now = 0;
   const limiter = new LocalLimiter(4, () => now);
@@ -199,7 +216,7 @@ test('beside permits that the server may have forgotten, no more than the share 
   limiter.ledger.doubtAll();
   assert.deepEqual([grant('p4', 'ann'), grant('p5', 'ben')], [false, true]);
   assert.equal(limiter.fits(check('ann', true)), true, 'a shadow refuses nothing');
-  ['p1', 'p2', 'p3'].forEach((permit) => limiter.ledger.confirm(permit));
+  ['p1', 'p2', 'p3'].forEach((permit) => limiter.ledger.confirm(permit, 60_000));
   assert.equal(limiter.fits(check('ann')), true, 'renewed by the server: it knows them');
   limiter.ledger.doubtAll();
   now = PERIOD_MS;

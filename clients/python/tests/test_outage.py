@@ -21,7 +21,7 @@ from support import CONFIG, DEADLINE
 from tidegate import Check, Decision, OnError, SyncTidegate, Tidegate, TidegateError
 from tidegate.fallback import Fallback
 from tidegate.flask import RateLimit
-from tidegate.local import LocalLimits
+from tidegate.local import RECOVERING, LocalLimits
 from tidegate.policies import ServerPolicies
 
 
@@ -183,6 +183,13 @@ async def result(value: Any) -> Any:  # noqa: ANN401
     return await value if inspect.isawaitable(value) else value
 
 
+async def until_the_server_decides(client: Tidegate | SyncTidegate) -> None:
+    end = time.monotonic() + DEADLINE
+    while (await result(client.peek("work", "zoe"))).source != "store":
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
 BOTH = pytest.mark.parametrize("kind", [Tidegate, SyncTidegate])
 
 
@@ -217,14 +224,59 @@ async def test_never_more_at_work_than_places_while_a_server_is_killed_and_start
         assert await fill() == 8
         assert [one.source for one in held] == ["store"] * 6 + ["local"] * 2
         start_server(address, config)
+        await until_the_server_decides(client)
         refused = await result(client.acquire("work", "k"))
         assert (refused.allowed, refused.permit, refused.source) == (False, None, "local")
+        assert refused.error is RECOVERING
         assert await fill() == 8, "the server has forgotten them, this process has not"
         assert (await result(client.acquire("work", "other"))).source == "store"
         for _ in range(8):
             await free()
             assert await fill() == 8
         assert {one.source for one in held} == {"store"}
+
+
+@BOTH
+@pytest.mark.parametrize("noticed_by", ["renew", "release", "failed renewal"])
+@pytest.mark.anyio
+async def test_places_that_a_server_has_forgotten_are_not_granted_twice(
+    start_server: StartServer, tmp_path: Path, kind: Callable[..., Any], noticed_by: str
+) -> None:
+    address = f"unix:{tmp_path / 'http.sock'}"
+    config = "drain: 0s\npolicies:\n  work: { algorithm: concurrency, limit: 8, ttl: 1h }\n"
+    server = start_server(address, config)
+    client = kind(socket=address, timeout=DEADLINE, on_error="local")
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(client) if kind is Tidegate else stack.enter_context(client)
+        client.expect_policies(["work"])
+        held = [(await result(client.acquire("work", "k"))).permit for _ in range(8)]
+        await asyncio.to_thread(wait, lambda: client._policies.known is not None)
+        if noticed_by == "failed renewal":
+            server.kill()
+            with pytest.raises(TidegateError, match="no answer"):
+                await result(client.renew("work", "k", held[0]))
+            start_server(address, config)
+        else:
+            # It forgets its permits without a call that fails.
+            with SyncTidegate(socket=address, timeout=DEADLINE, on_error="raise") as other:
+                assert all(other.release("work", "k", permit) for permit in held)
+            assert not await result(getattr(client, noticed_by)("work", "k", held[0]))
+        more = [await result(client.acquire("work", "k")) for _ in range(9)]
+        assert sum(one.allowed for one in more) == (1 if noticed_by == "release" else 0)
+        assert more[-1].error is RECOVERING
+
+
+def test_permits_are_doubted_before_the_outage_ends_for_other_threads() -> None:
+    class Limits(LocalLimits):
+        def doubt_permits(self) -> None:
+            seen.append((fallback._away_since is not None, fallback._lock.locked()))
+
+    seen: list[tuple[bool, bool]] = []
+    fallback = Fallback("local", ServerPolicies(), Limits(1))
+    fallback.unanswered(TidegateError("no answer"))
+    fallback.answered()
+    fallback.answered()
+    assert seen == [(True, True)]
 
 
 @BOTH

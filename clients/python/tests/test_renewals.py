@@ -191,6 +191,8 @@ def test_a_permit_of_a_server_that_tells_no_ttl_is_renewed_soon() -> None:
     held = HeldPermit.from_decision(untold, "k")
     assert held is not None
     assert held.pause < 1
+    held.set_ttl(10**400)
+    assert held.pause < threading.TIMEOUT_MAX
     assert HeldPermit.from_decision(replace(untold, permit=None), "k") is None
 
 

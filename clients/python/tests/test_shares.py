@@ -42,6 +42,7 @@ class Clock:
         (LOG, 100, [(Window, 1, 60 * SECOND)]),
         (LOG | {"algorithm": "quota"}, 1, [(Window, 10, 6_300_000_000)]),
         (GCRA | {"effective": 50, "adaptive": "enforce"}, 1, [(Bucket, 10, 1_200_000_000)]),
+        (LOG | {"effective": 0, "adaptive": "enforce"}, 1, [(Window, 1, 6 * SECOND)]),
         (GCRA | {"effective": 50, "adaptive": "shadow"}, 1, [(Bucket, 20, 600_000_000)]),
         (LOG | {"limit": 20, "cost": 5}, 4, [(Window, 5, 6 * SECOND)]),
         (LOG | {"limit": 20, "cost": 5}, 8, [(Window, 5, 12 * SECOND)]),
@@ -61,7 +62,8 @@ def test_a_share_is_the_limit_divided_by_the_processes(
     "policy",
     [{}, {"algorithm": "gcra"}, GCRA | {"limit": 0}, {"members": [1]}, GCRA | {"limit": "x"}, {"members": 1}]
     + [None, [], "x", {"members": []}, WORK | {"limit": 0}, GCRA | {"period_us": float("inf")}]
-    + [GCRA | {"cost": cost} for cost in (0, -1, "x", None, [5])],
+    + [GCRA | {"cost": cost} for cost in (0, -1, "x", None, [5])]
+    + [WORK | {"name": []}, WORK | {"name": None}, WORK | {"key": []}, WORK | {"algorithm": []}],
 )
 def test_a_policy_that_cannot_be_read_is_a_value_error(policy: Any) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match=r"policy `p`: |invalid literal|`p`: expected a limit and a"):
@@ -276,16 +278,37 @@ def test_beside_permits_that_the_server_may_have_forgotten_no_more_than_the_shar
 
     assert [refused(one) for one in ("p1", "p2", "p3")] == [False] * 3, "the server decides"
     assert not refused("p4", policy=None)
-    limits.server_is_back()
+    limits.doubt_permits()
     assert [refused("p5"), refused("p6", "ben")] == [True, False]
     assert not refused("p7", policy=policy | {"shadow": True})
     for permit in ("p1", "p2", "p3", "p4"):
-        limits.confirm(permit)
+        limits.renewed(permit, 60_000)
     assert not refused("p8"), "renewed by the server: it knows them"
-    limits.server_is_back()
+    limits.doubt_permits()
     clock.now += 60 * SECOND
     assert not refused("p9"), "expired ones are gone"
     assert not limits.acquire(policy, Check("p", "ann"), AWAY).allowed, "but it takes the share"
+
+
+@pytest.mark.parametrize("policy", [None, WORK])
+def test_a_permit_is_held_for_as_long_as_the_server_says(policy: dict[str, Any] | None) -> None:
+    clock = Clock()
+    limits = LocalLimits(1, clock)
+    for n in range(4):
+        limits.granted(policy, Check("p", "k"), f"p{n}", 600_000)
+
+    def is_full() -> bool:
+        return not limits.peek(WORK, Check("p", "k"), AWAY).allowed
+
+    clock.now += 599 * SECOND
+    assert is_full()
+    for n in range(4):
+        assert limits.renew(f"p{n}") == 600_000
+        limits.renewed(f"p{n}", 900_000)
+    clock.now += 899 * SECOND
+    assert is_full()
+    clock.now += SECOND
+    assert not is_full()
 
 
 def test_permits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

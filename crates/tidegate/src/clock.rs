@@ -33,7 +33,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
     /// Microseconds since some origin of the clock's own, for the time that has passed in this process. It does not
-    /// step when the time is set; a clock that is never set can leave it as it is.
+    /// step when the time is set, but may go back by some microseconds; a clock that is never set can leave it as it is.
     fn steady_us(&self) -> u64 {
         self.now().as_micros()
     }

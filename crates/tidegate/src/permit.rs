@@ -4,7 +4,7 @@ mod id;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use tidegate_core::{Limit, Mode, Timestamp};
@@ -105,13 +105,45 @@ impl LeaseEnd {
 /// Permits held under one limit, and where to release them.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The id that the store gave; another one if its places were taken anew.
-    pub(crate) id: AtomicU64,
+    pub(crate) id: HeldId,
     /// The places that it holds.
     pub(crate) cost: u64,
     pub(crate) scope: Scope,
     pub(crate) key: Box<[u8]>,
     pub(crate) limit: Limit,
+}
+
+/// The id that the store gave; another one if its places were taken anew.
+#[derive(Debug)]
+pub(crate) struct HeldId {
+    id: AtomicU64,
+    /// Whether its permit was dropped, or turned into an id.
+    has_left: AtomicBool,
+}
+
+impl From<u64> for HeldId {
+    fn from(id: u64) -> Self {
+        Self { id: id.into(), has_left: AtomicBool::new(false) }
+    }
+}
+
+impl HeldId {
+    fn get(&self) -> u64 {
+        self.id.load(SeqCst)
+    }
+
+    /// Before the id is read for the last time: places that are taken anew from now on are released at once.
+    fn leave(&self) {
+        self.has_left.store(true, SeqCst);
+    }
+
+    /// Replaces the id; `false` if its permit has left. That says so first and reads the id then, so one of both sees what
+    /// the other has written.
+    #[cfg(any(feature = "breaker", feature = "leases"))]
+    fn replace(&self, id: u64) -> bool {
+        self.id.store(id, SeqCst);
+        !self.has_left.load(SeqCst)
+    }
 }
 
 /// What became of a release.
@@ -235,7 +267,7 @@ impl Permit {
     /// Whether places that the store has lost are taken anew with the next renewal, even where others hold all of them by
     /// then; by default they are not. For work that goes on in any case, so that it is counted: after a restart of the store
     /// without its data, or if this process stood still for longer than the lease. More than the limit may so be held, and
-    /// nobody else gets a place until they are fewer again.
+    /// nobody else gets a place until they are fewer again. The permit has another [id](Self::id) then.
     ///
     /// ```
     /// # use tidegate::Engine;
@@ -266,7 +298,7 @@ impl Permit {
     pub fn id(&self) -> PermitId {
         let held = |held: &Arc<Held>| HeldPermits {
             limit: held.scope.limit().to_owned(),
-            id: held.id.load(Relaxed),
+            id: held.id.get(),
             cost: held.cost,
         };
         PermitId { holder: self.holder, held: self.held.iter().map(held).collect() }
@@ -288,6 +320,7 @@ impl Permit {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_id(mut self) -> PermitId {
+        self.held.iter().for_each(|held| held.id.leave());
         let id = self.id();
         self.held.clear(); // so that nothing is left to release
         id
@@ -301,6 +334,7 @@ impl Drop for Permit {
         for held in self.held.drain(..) {
             // Sent by the call itself, even if the reply is dropped. Without a time: whether its lease has ended does not
             // matter to anybody.
+            held.id.leave();
             let reply = held.release(&*self.store, Timestamp::EPOCH);
             #[cfg(any(feature = "breaker", feature = "leases"))]
             background::retry_release(reply, &self.store, held);
@@ -312,11 +346,11 @@ impl Drop for Permit {
 
 impl Held {
     pub(crate) fn release(&self, store: &dyn Store, now: Timestamp) -> StoreResult<StoreReply> {
-        self.ask(store, Op::Release { permit_id: self.id.load(Relaxed) }, now)
+        self.ask(store, Op::Release { permit_id: self.id.get() }, now)
     }
 
     pub(crate) fn renew(&self, store: &dyn Store, now: Timestamp) -> StoreResult<StoreReply> {
-        self.ask(store, Op::Renew { permit_id: self.id.load(Relaxed) }, now)
+        self.ask(store, Op::Renew { permit_id: self.id.get() }, now)
     }
 
     fn ask(&self, store: &dyn Store, op: Op, now: Timestamp) -> StoreResult<StoreReply> {
@@ -466,10 +500,11 @@ mod background {
             }
         };
         let id = taken.ok().and_then(|reply| reply.permits.first().map(|(_, id)| *id));
-        id.is_some_and(|id| {
-            held.id.store(id, Relaxed);
-            true
-        })
+        let Some(id) = id else { return false };
+        if !held.id.replace(id) {
+            drop(held.release(&**store, now));
+        }
+        true
     }
 
     impl Drop for Renewal {

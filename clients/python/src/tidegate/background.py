@@ -102,7 +102,10 @@ class BackgroundTasks(ClientBase):
         ttl_ms = self._fallback.local.renew(permit)
         if permit.startswith(PERMIT_PREFIX):
             return ttl_ms
-        ttl_ms = await self._session().call(call)
-        if ttl_ms is not None:
-            self._fallback.local.confirm(permit)
+        try:
+            ttl_ms = await self._session().call(call)
+        except TidegateError as error:
+            self._fallback.unanswered(error)
+            raise
+        self._fallback.local.renewed(permit, ttl_ms)
         return ttl_ms

@@ -112,7 +112,12 @@ class Tidegate(BackgroundTasks):
         """
         call = calls.release(policy, key, permit)
         was_held = self._fallback.local.release(permit)
-        return was_held if permit.startswith(PERMIT_PREFIX) else await self._ask(call)
+        if permit.startswith(PERMIT_PREFIX):
+            return was_held
+        released = await self._ask(call)
+        if was_held and not released:
+            self._fallback.local.doubt_permits()
+        return released
 
     async def _release_quietly(self, policy: str, key: Key, permit: str | None) -> bool:
         if permit is None:

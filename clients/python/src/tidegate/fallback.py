@@ -90,7 +90,9 @@ class Fallback:
         if self._on_error != "local" or decision.permit is None or decision.error is not None:
             return None
         with contextlib.suppress(ValueError):  # limits for another call
-            return self.local.granted(self._policies.find(check.policy), check, decision.permit)
+            return self.local.granted(
+                self._policies.find(check.policy), check, decision.permit, decision.ttl_ms
+            )
         return None
 
     def allows(self, error: TidegateError, on_error: OnError | None = None) -> bool:
@@ -142,6 +144,12 @@ class Fallback:
         if is_due:
             log.warning("answered without the server (%s): %s", action, error)
 
+    def unanswered(self, error: TidegateError) -> None:
+        """A call that decides nothing has failed. The server may be another when it answers again."""
+        if not error.is_answer:
+            with self._lock:
+                self._away_since = self._away_since or time.monotonic()
+
     def answered(self) -> None:
         """The server has answered. Log the end of an outage whose begin was logged."""
         if self._away_since is not None:
@@ -150,10 +158,11 @@ class Fallback:
     def _end_outage(self) -> None:
         with self._lock:
             since, count, has_warned = self._away_since, self._away_count, self._has_warned
+            if since is None:
+                return  # another thread was first
+            # Before any thread counts a permit of the server that is back.
+            self.local.doubt_permits()
             self._away_since, self._away_count, self._has_warned = None, 0, False
-        if since is None:
-            return  # another thread was first
-        self.local.server_is_back()
         if has_warned:
             seconds = time.monotonic() - since
             log.info("the server decides again, after %.1f s and %d calls without it", seconds, count)

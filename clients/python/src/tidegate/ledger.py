@@ -61,12 +61,20 @@ class PermitLedger:
         self._unsure.discard(permit)
         return self._entries.pop(permit, None) is not None
 
-    def confirm(self, permit: str) -> None:
-        """The server knows a permit."""
+    def confirm(self, permit: str, ttl_ns: int, now: int) -> None:
+        """The server knows a permit, and holds it for this long from now on."""
         self._unsure.discard(permit)
+        entry = self._entries.get(permit)
+        if entry is not None:
+            entry.ttl_ns, entry.until = ttl_ns, now + ttl_ns
+
+    def is_current(self, permit: str, now: int) -> bool:
+        """Whether a permit is held, and its time has not passed: the server should know it, too."""
+        entry = self._entries.get(permit)
+        return entry is not None and entry.until > now
 
     def doubt_all(self) -> None:
-        """The server was away, and may have forgotten what it knew."""
+        """The server was away or has lost a permit, and may have forgotten what it knew."""
         self._unsure.update(self._entries)
 
     def has_unsure(self, policy: str, is_same: Callable[[Key], bool], now: int) -> bool:

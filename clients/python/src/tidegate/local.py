@@ -74,14 +74,20 @@ class LocalLimits:
                 return replace(self.peek(policy, check, error), allowed=False)
             return self._decide(policy, check, error, CHARGED, charge=True)
 
-    def granted(self, policy: Policy | None, check: Check, permit: str) -> Decision | None:
-        """Hold a permit of the server. The refusal, if the server may have forgotten others that are held."""
+    def granted(
+        self, policy: Policy | None, check: Check, permit: str, ttl_ms: int | None = None
+    ) -> Decision | None:
+        """Hold a permit of the server, for as long as it says with the permit or else with the policy.
+
+        The refusal, if the server may have forgotten others that are held.
+        """
         with self._lock:
             now = self._clock()
             slots = [] if policy is None else self._slots(policy, check, CHARGED)
             if not self._ledger.has_room(now):
                 return None
-            self._ledger.add(permit, check, _ttl_ns(slots), now)
+            ttl_ns = _ttl_ns(slots) if ttl_ms is None else _ns(ttl_ms)
+            self._ledger.add(permit, check, ttl_ns, now)
             if policy is None or not any(self._is_unsure(slot, now) for slot in slots):
                 return None
             if self.peek(policy, replace(check, cost=0), RECOVERING).allowed:
@@ -92,7 +98,9 @@ class LocalLimits:
     def release(self, permit: str) -> bool:
         """Release a permit. Return whether it was held."""
         with self._lock:
-            return self._ledger.release(permit)
+            was_current = self._ledger.is_current(permit, self._clock())
+            self._ledger.release(permit)
+        return was_current
 
     def renew(self, permit: str) -> int | None:
         """Renew a permit of this process. Return its time in ms; None if it is not held."""
@@ -100,13 +108,17 @@ class LocalLimits:
             ttl_ns = self._ledger.renew(permit, self._clock())
         return None if ttl_ns is None else _ms(ttl_ns)
 
-    def confirm(self, permit: str) -> None:
-        """The server knows a permit."""
+    def renewed(self, permit: str, ttl_ms: int | None) -> None:
+        """The server has renewed a permit, or does not know it (None)."""
         with self._lock:
-            self._ledger.confirm(permit)
+            now = self._clock()
+            if ttl_ms is not None:
+                self._ledger.confirm(permit, _ns(ttl_ms), now)
+            elif self._ledger.is_current(permit, now):
+                self._ledger.doubt_all()
 
-    def server_is_back(self) -> None:
-        """The server was away, and answers again."""
+    def doubt_permits(self) -> None:
+        """The server may have been started again: a call had no answer, or it does not know a permit."""
         with self._lock:
             self._ledger.doubt_all()
 
@@ -239,6 +251,10 @@ def _binding(outcomes: list[Outcome], *, allowed: bool, is_any: bool) -> int:
         for one in outcomes
     ]
     return waits.index(min(waits) if is_any else max(waits))
+
+
+def _ns(ms: int) -> int:
+    return ms * 1_000_000
 
 
 def _ms(ns: int) -> int:

@@ -99,7 +99,7 @@ class ServerPolicies:
         readable = {name: policy for name, policy in policies.items() if _is_readable(name, policy)}
         with self._lock:
             before = self.known or {}
-            kept = before if len(before) + len(readable) <= KNOWN_MAX else {}
+            kept = before if len(before.keys() | readable.keys()) <= KNOWN_MAX else {}
             self.known = {**kept, **readable}
             missing = sorted(self._uncompared - set(policies))
             self._uncompared.clear()

@@ -17,6 +17,8 @@ PART = 1 / 3
 # Of a permit whose server does not tell its time: the first renewal does, so it is early.
 TTL_MS_UNTOLD = 1000
 PAUSE_SECONDS_MIN = 0.05
+# A hundred days: no thread can wait for much longer than that.
+TTL_MS_MAX = 100 * 86_400_000
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +42,7 @@ class HeldPermit:
 
     def set_ttl(self, ttl_ms: int) -> None:
         """Renew it when a part of this time has passed."""
-        self.pause = max(PAUSE_SECONDS_MIN, ttl_ms / 1000 * PART)
+        self.pause = max(PAUSE_SECONDS_MIN, min(ttl_ms, TTL_MS_MAX) / 1000 * PART)
 
 
 class Renewals:

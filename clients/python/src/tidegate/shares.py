@@ -148,10 +148,13 @@ def shares_of(policy: Mapping[str, Any], name: str, processes: int) -> list[AnyS
 
 def _share(member: Mapping[str, Any], name: str, processes: int) -> AnyShare:
     key, algorithm, limit = member.get("key"), member["algorithm"], int(member["limit"])
+    # The counts are kept by name and key.
+    if not all(isinstance(one, str) for one in (name, algorithm, "" if key is None else key)):
+        raise TypeError(f"expected names, got {name!r:.40}, {algorithm!r:.40} and {key!r:.40}")
     cost = int(member.get("cost", 1))
     if limit < 1 or cost < 1:
         raise ValueError(f"`{name}`: expected a limit and a cost of at least 1, got {limit} and {cost}")
-    units = int(member.get("effective", limit)) if member.get("adaptive") == "enforce" else limit
+    units = max(1, int(member.get("effective", limit))) if member.get("adaptive") == "enforce" else limit
     if algorithm == "concurrency":
         ttl_ns = int(member["ttl_us"]) * 1000
         return Permits(name, key, _part(units, processes, cost), ttl_ns, cost=cost)

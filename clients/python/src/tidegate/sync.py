@@ -91,7 +91,12 @@ class SyncTidegate(ClientBase):
         """Release a permit. Return whether the server did; a permit that is not released expires."""
         call = calls.release(policy, key, permit)
         was_held = self._fallback.local.release(permit)
-        return was_held if permit.startswith(PERMIT_PREFIX) else self._ask(call)
+        if permit.startswith(PERMIT_PREFIX):
+            return was_held
+        released = self._ask(call)
+        if was_held and not released:
+            self._fallback.local.doubt_permits()
+        return released
 
     def _release_quietly(self, policy: str, key: Key, permit: str | None) -> None:
         if permit is None:
@@ -110,9 +115,12 @@ class SyncTidegate(ClientBase):
         ttl_ms = self._fallback.local.renew(permit)
         if permit.startswith(PERMIT_PREFIX):
             return ttl_ms
-        ttl_ms = self._send(call)
-        if ttl_ms is not None:
-            self._fallback.local.confirm(permit)
+        try:
+            ttl_ms = self._send(call)
+        except TidegateError as error:
+            self._fallback.unanswered(error)
+            raise
+        self._fallback.local.renewed(permit, ttl_ms)
         return ttl_ms
 
     @contextlib.contextmanager
