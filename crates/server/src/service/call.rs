@@ -334,7 +334,7 @@ impl<'s> Call<'s> {
         cost: u64,
         op: Op,
     ) -> Reply<'s, Decision, Unanswered> {
-        match self.in_force.engine.answer_given(given, cost, op).split() {
+        match self.in_force.engine.answer_given(given, cost, op, self.began).split() {
             Ok(answer) => Reply::ready(self.finish_given(given.key, cost, op, answer)),
             Err(later) => {
                 let key = Box::<[u8]>::from(given.key);
@@ -345,7 +345,7 @@ impl<'s> Call<'s> {
 
     #[inline]
     fn finish_given(
-        self,
+        &self,
         key: &[u8],
         cost: u64,
         op: Op,
@@ -425,7 +425,7 @@ impl<'s> Call<'s> {
 
     /// Every question ends here.
     #[inline]
-    fn record(self, record: Record, asked: &Asked<'s, '_>, mut outcome: Outcome<'_>) {
+    fn record(&self, record: Record, asked: &Asked<'s, '_>, mut outcome: Outcome<'_>) {
         let is_refused =
             matches!(outcome.status, Status::Denied | Status::ShadowDenied) || outcome.is_closed();
         match record {
@@ -441,7 +441,7 @@ impl<'s> Call<'s> {
     }
 
     #[inline]
-    fn took(self, counters: &Counters) {
+    fn took(&self, counters: &Counters) {
         let metrics = &self.service.metrics;
         match self.timing {
             Timing::Each(door) => metrics.took(Some(door), counters, self.since_us),

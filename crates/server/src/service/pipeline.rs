@@ -1,6 +1,6 @@
 //! Many questions from one read.
 
-use tidegate::{Op, Timestamp};
+use tidegate::{Clock, Op, SystemClock, Timestamp};
 
 use super::call::Timing;
 use super::{Call, CheckService, InForce, steady_us};
@@ -15,6 +15,7 @@ pub(crate) struct Pipeline<'s> {
     in_force: &'s InForce,
     door: Door,
     since_us: u64,
+    began: Timestamp,
     /// Earlier questions of the connection.
     before: u64,
     asked: u64,
@@ -28,7 +29,8 @@ impl<'s> Pipeline<'s> {
         door: Door,
         before: u64,
     ) -> Self {
-        Self { service, in_force, door, since_us: steady_us(), before, asked: 0 }
+        let (since_us, began) = (steady_us(), SystemClock.now());
+        Self { service, in_force, door, since_us, began, before, asked: 0 }
     }
 
     /// The next question.
@@ -44,7 +46,7 @@ impl<'s> Pipeline<'s> {
             in_force: self.in_force,
             timing,
             since_us,
-            began: Timestamp::EPOCH,
+            began: self.began,
             timeout: None,
             is_shadow: false,
         }

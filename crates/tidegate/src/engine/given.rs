@@ -1,22 +1,25 @@
 //! A limit that comes with the question, instead of from a policy.
 
-use tidegate_core::{Decision, Limit, Mode};
+use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
 use super::{CheckError, Engine};
 use crate::clock::Clock;
 use crate::reply::Reply;
-use crate::store::{KeyedLimit, Op, Scope, Source, StoreErrorKind, StoreReply, StoreRequest};
+use crate::store::{
+    KeyedLimit, Op, Scope, Source, StoreErrorKind, StoreReply, StoreRequest, StoreResult,
+};
 
 /// The answer for a limit that came with the question: [`Engine::answer_given`].
 ///
 /// ```
-/// use tidegate::{Engine, GivenAnswer, KeyedLimit, Limit, Op, Scope, Source};
+/// use tidegate::{Clock, Engine, GivenAnswer, KeyedLimit, Limit, Op, Scope, Source, SystemClock};
 ///
 /// let (engine, scope) = (Engine::builder().build()?, Scope::named("", "by request"));
 /// let limit: Limit = "1/h".parse()?;
 /// let given = KeyedLimit { scope: &scope, key: b"user-42", limit: &limit };
-/// let first: GivenAnswer = engine.answer_given(&given, 1, Op::Take).now()?;
-/// let second = engine.answer_given(&given, 1, Op::Take).now()?;
+/// let now = SystemClock.now();
+/// let first: GivenAnswer = engine.answer_given(&given, 1, Op::Take, now).now()?;
+/// let second = engine.answer_given(&given, 1, Op::Take, now).now()?;
 /// assert!(first.decision.allowed() && !second.decision.allowed());
 /// assert_eq!((second.source, second.store_error), (Source::Store, None));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,14 +37,15 @@ pub struct GivenAnswer {
 impl<C: Clock + 'static> Engine<C> {
     /// Answers for a limit that the caller brings: for doors whose clients send the limit with each request. While the
     /// store fails, this node's share of the limit is enforced in process, as for a policy by default. Counted apart
-    /// from all policies, as long as the scope is not named like one.
+    /// from all policies, as long as the scope is not named like one. Who asks many questions in a row reads the time once
+    /// for all of them, by the clock of the engine.
     ///
     /// ```
-    /// # use tidegate::{Engine, KeyedLimit, Limit, Op, Scope};
+    /// # use tidegate::{Clock, Engine, KeyedLimit, Limit, Op, Scope, SystemClock};
     /// let engine = Engine::builder().build()?; // no policy is needed
     /// let (scope, limit): (_, Limit) = (Scope::named("", "by request"), "5/h".parse()?);
     /// let given = KeyedLimit { scope: &scope, key: b"user-42", limit: &limit };
-    /// let answer = engine.answer_given(&given, 2, Op::Take).now()?;
+    /// let answer = engine.answer_given(&given, 2, Op::Take, SystemClock.now()).now()?;
     /// assert_eq!(answer.decision.remaining(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -51,24 +55,43 @@ impl<C: Clock + 'static> Engine<C> {
         given: &KeyedLimit<'_>,
         cost: u64,
         op: Op,
+        now: Timestamp,
     ) -> Reply<'_, GivenAnswer, CheckError> {
-        let now = self.state.clock.now();
         let request =
             StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
-        match self.state.stores.plain.default_store().decide(&request, now).split() {
-            Ok(Ok(reply)) => Reply::ready(Ok(reply.into())),
-            Ok(Err(error)) => Reply::ready(self.fall_back_given(given, cost, op, now, error)),
-            Err(later) => {
-                // Only needed if the store fails.
-                let owned = OwnedKeyedLimit::from_given(given);
-                Reply::later(async move {
-                    match later.await {
-                        Ok(reply) => Ok(reply.into()),
-                        Err(error) => self.fall_back_given(&owned.given(), cost, op, now, error),
-                    }
-                })
-            }
+        let mut reply = self.state.stores.plain.default_store().decide(&request, now);
+        match reply.known() {
+            // Read where it lies: to move it takes time.
+            Some(Ok(known)) => Reply::ready(Ok((&*known).into())),
+            _ => self.given_without_reply(reply, given, cost, op, now),
         }
+    }
+
+    /// The store has failed, or answers later.
+    #[inline(never)]
+    fn given_without_reply(
+        &self,
+        reply: StoreResult<StoreReply>,
+        given: &KeyedLimit<'_>,
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+    ) -> Reply<'_, GivenAnswer, CheckError> {
+        let later = match reply.split() {
+            Ok(Ok(reply)) => return Reply::ready(Ok((&reply).into())),
+            Ok(Err(error)) => {
+                return Reply::ready(self.fall_back_given(given, cost, op, now, error));
+            }
+            Err(later) => later,
+        };
+        // Only needed if the store fails.
+        let owned = OwnedKeyedLimit::from_given(given);
+        Reply::later(async move {
+            match later.await {
+                Ok(reply) => Ok((&reply).into()),
+                Err(error) => self.fall_back_given(&owned.given(), cost, op, now, error),
+            }
+        })
     }
 
     /// Prefetches the state of a key for [`Engine::answer_given`]: for callers that ask for many keys in a row.
@@ -88,10 +111,10 @@ impl<C: Clock + 'static> Engine<C> {
     }
 }
 
-impl From<StoreReply> for GivenAnswer {
+impl From<&StoreReply> for GivenAnswer {
     #[inline]
-    fn from(StoreReply { verdict, source, .. }: StoreReply) -> Self {
-        Self { decision: verdict.decision, source, store_error: None }
+    fn from(StoreReply { verdict, source, .. }: &StoreReply) -> Self {
+        Self { decision: verdict.decision, source: *source, store_error: None }
     }
 }
 

@@ -477,8 +477,7 @@ impl Store for MemoryStore {
     }
 
     fn prefetch(&self, scope: &Scope, key: &[u8]) {
-        // The load is the purpose; the value is not needed.
-        std::hint::black_box(self.table.hint(self.fingerprint(scope, key)));
+        self.table.prefetch(self.fingerprint(scope, key));
     }
 
     fn extensions(&self) -> StoreExtensions<'_> {

@@ -49,6 +49,7 @@ type Handler = fn(&mut CommandContext<'_, '_>, Command<'_>);
 
 pub(super) struct CommandSpec {
     pub(super) name: &'static str,
+    ends: NameEnds,
     /// The arguments, as error messages show them.
     usage: &'static str,
     /// Minimum and maximum number of arguments, including the name.
@@ -65,7 +66,36 @@ const fn spec(
     key: i64,
     run: Handler,
 ) -> CommandSpec {
-    CommandSpec { name, usage, arguments, key, run }
+    let Some(ends) = NameEnds::of(name.as_bytes()) else { panic!("a name of 4 to 16 bytes") };
+    CommandSpec { name, ends, usage, arguments, key, run }
+}
+
+/// The first and the last eight bytes of a name, which overlap in most; four of a short name. Compared at once, not byte
+/// by byte: 40 instructions instead of 200.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NameEnds {
+    first: [u8; 8],
+    last: [u8; 8],
+    len: usize,
+}
+
+impl NameEnds {
+    /// `None` if no command has a name of this length.
+    #[inline]
+    const fn of(name: &[u8]) -> Option<Self> {
+        let (mut first, mut last) = match (name.first_chunk(), name.last_chunk()) {
+            (Some(first), Some(last)) if name.len() <= 16 => (*first, *last),
+            _ => match (name.first_chunk(), name.last_chunk()) {
+                (Some([a, b, c, d]), Some([e, f, g, h])) if name.len() < 8 => {
+                    ([*a, *b, *c, *d, 0, 0, 0, 0], [*e, *f, *g, *h, 0, 0, 0, 0])
+                }
+                _ => return None,
+            },
+        };
+        first.make_ascii_lowercase();
+        last.make_ascii_lowercase();
+        Some(Self { first, last, len: name.len() })
+    }
 }
 
 /// No upper limit other than that of the frame.
@@ -100,8 +130,10 @@ const ALLOWED_BEFORE_AUTH: [&str; 4] = ["hello", "auth", "quit", "reset"];
 /// Commands that run at once inside `MULTI`.
 const NEVER_QUEUED: [&str; 5] = ["multi", "exec", "discard", "reset", "quit"];
 
+#[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
-    COMMANDS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+    let ends = NameEnds::of(name)?;
+    COMMANDS.iter().find(|spec| spec.ends == ends)
 }
 
 /// Checks a command and runs it.

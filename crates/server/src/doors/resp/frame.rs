@@ -4,6 +4,8 @@
 //! is claimed: arguments are positions in the read buffer, and a length that can never fit is refused before its bytes
 //! arrive. 1.33 × redis-protocol at pipeline 64: docs/benchmarks.md, "Every door of the server".
 
+use std::ops::RangeInclusive;
+
 use super::number;
 
 /// The maximum size of one command. A key is usually a few dozen bytes.
@@ -101,6 +103,17 @@ impl<'a> Command<'a> {
         span.and_then(|(from, to)| self.bytes.get(*from as usize..*to as usize)).unwrap_or_default()
     }
 
+    /// The bytes of several arguments, with what is between them; empty if one is missing. No other arguments have them.
+    #[inline]
+    pub(super) fn text(&self, range: RangeInclusive<usize>) -> &'a [u8] {
+        match (self.spans.get(*range.start()), self.spans.get(*range.end())) {
+            (Some((from, _)), Some((_, to))) => {
+                self.bytes.get(*from as usize..*to as usize).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
     /// Compares an argument with a word, ignoring case.
     pub(super) fn is(&self, index: usize, word: &str) -> bool {
         self.argument(index).eq_ignore_ascii_case(word.as_bytes())
@@ -126,30 +139,10 @@ pub(super) fn next(
 }
 
 fn array(bytes: &[u8], spans: &mut ArgumentSpans) -> Result<Option<usize>, ProtocolError> {
-    let Some((count, mut at)) = length(bytes, 1, "multibulk length")? else { return Ok(None) };
-    let count = match usize::try_from(count) {
-        Ok(count) if count <= ARGUMENTS_MAX => count,
-        // A null array. Redis skips it as well.
-        Err(_) if count == -1 => 0,
-        _ => {
-            return protocol_error(format!(
-                "invalid multibulk length: expected at most {ARGUMENTS_MAX}"
-            ));
-        }
-    };
+    let Some((count, mut at)) = array_length(bytes)? else { return Ok(None) };
     for _ in 0..count {
-        match bytes.get(at) {
-            None => return Ok(None),
-            Some(b'$') => {}
-            Some(other) => {
-                return protocol_error(format!("expected '$', got '{}'", other.escape_ascii()));
-            }
-        }
-        let Some((len, from)) = length(bytes, at + 1, "bulk length")? else { return Ok(None) };
-        let Ok(len) = usize::try_from(len) else {
-            return protocol_error("invalid bulk length: expected 0 or more".to_owned());
-        };
-        if len > FRAME_BYTES_MAX || from + len + 2 > FRAME_BYTES_MAX {
+        let Some((len, from)) = bulk_length(bytes, at)? else { return Ok(None) };
+        if from + len + 2 > FRAME_BYTES_MAX {
             return too_big();
         }
         let to = from + len;
@@ -163,32 +156,68 @@ fn array(bytes: &[u8], spans: &mut ArgumentSpans) -> Result<Option<usize>, Proto
     Ok(Some(at))
 }
 
-/// Parses the number on the line that begins at `from`. Returns it and the start of the next line.
+/// The number of arguments, and where the first begins.
 #[inline]
-fn length(bytes: &[u8], from: usize, what: &str) -> Result<Option<(i64, usize)>, ProtocolError> {
-    match short_length(bytes, from) {
-        Some(short) => Ok(Some(short)),
-        None => long_length(bytes, from, what),
+fn array_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, ProtocolError> {
+    match short_length(bytes, 0, b'*') {
+        Some(short) if short.0 <= ARGUMENTS_MAX => Ok(Some(short)),
+        _ => any_array_length(bytes),
     }
 }
 
-/// The same for one or two digits, which nearly all have.
+#[inline(never)]
+fn any_array_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, ProtocolError> {
+    let Some((count, from)) = length(bytes, 1, "multibulk length")? else { return Ok(None) };
+    match usize::try_from(count) {
+        Ok(count) if count <= ARGUMENTS_MAX => Ok(Some((count, from))),
+        // A null array. Redis skips it as well.
+        Err(_) if count == -1 => Ok(Some((0, from))),
+        _ => protocol_error(format!("invalid multibulk length: expected at most {ARGUMENTS_MAX}")),
+    }
+}
+
+/// The length of an argument, and where it begins.
 #[inline]
-fn short_length(bytes: &[u8], from: usize) -> Option<(i64, usize)> {
-    match *bytes.get(from..from + 4)? {
-        [ones @ b'0'..=b'9', b'\r', b'\n', _] => Some((i64::from(ones - b'0'), from + 3)),
-        [tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n'] => {
-            Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), from + 4))
+fn bulk_length(bytes: &[u8], at: usize) -> Result<Option<(usize, usize)>, ProtocolError> {
+    match short_length(bytes, at, b'$') {
+        Some(short) => Ok(Some(short)),
+        None => any_bulk_length(bytes, at),
+    }
+}
+
+#[inline(never)]
+fn any_bulk_length(bytes: &[u8], at: usize) -> Result<Option<(usize, usize)>, ProtocolError> {
+    match bytes.get(at) {
+        None => return Ok(None),
+        Some(b'$') => {}
+        Some(other) => {
+            return protocol_error(format!("expected '$', got '{}'", other.escape_ascii()));
+        }
+    }
+    let Some((len, from)) = length(bytes, at + 1, "bulk length")? else { return Ok(None) };
+    match usize::try_from(len) {
+        Ok(len) if len > FRAME_BYTES_MAX => too_big(),
+        Ok(len) => Ok(Some((len, from))),
+        Err(_) => protocol_error("invalid bulk length: expected 0 or more".to_owned()),
+    }
+}
+
+/// A length of one or two digits behind its mark, which nearly all have, and where the next line begins.
+#[inline]
+fn short_length(bytes: &[u8], at: usize, mark: u8) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte - b'0');
+    match *bytes.get(at..at + 5)? {
+        [first, ..] if first != mark => None,
+        [_, ones @ b'0'..=b'9', b'\r', b'\n', _] => Some((digit(ones), at + 4)),
+        [_, tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n'] => {
+            Some((digit(tens) * 10 + digit(ones), at + 5))
         }
         _ => None,
     }
 }
 
-fn long_length(
-    bytes: &[u8],
-    from: usize,
-    what: &str,
-) -> Result<Option<(i64, usize)>, ProtocolError> {
+/// Parses the number on the line that begins at `from`. Returns it and the start of the next line.
+fn length(bytes: &[u8], from: usize, what: &str) -> Result<Option<(i64, usize)>, ProtocolError> {
     let line = bytes.get(from..).unwrap_or_default();
     let end = line.iter().take(LENGTH_BYTES_MAX).position(|byte| *byte == b'\r');
     let Some(end) = end else {

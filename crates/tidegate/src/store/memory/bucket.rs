@@ -114,6 +114,23 @@ pub(super) struct Locked<'a> {
 }
 
 impl Bucket {
+    /// Asks for the line, and waits for nothing. A load would do so too, but all that follows it waits in line for its end:
+    /// the sixteen commands of a pipeline would not overlap.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: it changes no memory and answers nothing, and the address is one of a reference.
+            #[expect(unsafe_code, reason = "the standard library only offers it as unsafe")]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(self).cast());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        std::hint::black_box(self.version.load(Ordering::Relaxed));
+    }
+
     /// The entry with a label in this very line, looked for at `hint` first.
     #[inline]
     pub(super) fn find(&self, label: u64, hint: usize) -> Option<&Entry> {

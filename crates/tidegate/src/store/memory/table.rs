@@ -219,6 +219,14 @@ impl Table {
         }
     }
 
+    /// Asks for the line of a fingerprint that will be needed soon, and waits for nothing.
+    #[inline]
+    pub(super) fn prefetch(&self, fingerprint: u64) {
+        if let Some(line) = self.home(fingerprint).line {
+            line.prefetch();
+        }
+    }
+
     /// Prefetches the line of a fingerprint, for a batch: loads do not wait for each other. Answers where on it to look
     /// first.
     #[inline]

@@ -5,6 +5,7 @@ use tidegate::Timestamp;
 use tidegate_core::State;
 
 use super::*;
+use crate::doors::resp::frame::{self, ArgumentSpans};
 
 const GOLDEN: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/gcra.json"));
@@ -60,6 +61,38 @@ impl Expected {
     }
 }
 
+/// The limit of a command with these arguments.
+fn find(limits: &mut LimitCache, numbers: [i64; 3]) -> Result<Limit, String> {
+    find_text(limits, &numbers.map(|number| number.to_string()))
+}
+
+fn find_text(limits: &mut LimitCache, numbers: &[String; 3]) -> Result<Limit, String> {
+    let arguments = ["CL.THROTTLE", "key"].into_iter().chain(numbers.iter().map(String::as_str));
+    let bulk = |argument: &str| format!("${}\r\n{argument}\r\n", argument.len());
+    let frame = format!("*5\r\n{}", arguments.map(bulk).collect::<String>());
+    let mut spans = ArgumentSpans::new();
+    assert_eq!(frame::next(frame.as_bytes(), &mut spans), Ok(Some(frame.len())));
+    let range = spans.finish_command();
+    limits.find(Command::new(frame.as_bytes(), &spans, range)).cloned()
+}
+
+#[test]
+fn other_arguments_are_another_limit() {
+    let mut limits = LimitCache::default();
+    let long = "0".repeat(TEXT_BYTES_MAX);
+    for (numbers, units, ceiling) in [
+        (["1", "23", "60"], 23, 2),
+        (["12", "3", "60"], 3, 13),
+        (["01", "23", "60"], 23, 2),
+        ([&*format!("{long}4"), "5", "60"], 5, 5),
+        ([&*format!("{long}6"), "7", "60"], 7, 7),
+        (["1", "23", "60"], 23, 2),
+    ] {
+        let limit = find_text(&mut limits, &numbers.map(str::to_owned)).unwrap();
+        assert_eq!((limit.units(), limit.ceiling()), (units, ceiling), "{numbers:?}");
+    }
+}
+
 #[test]
 fn golden_cases_in_whole_seconds_match_redis_cell() {
     let cases: Vec<Case> = serde_json::from_str(GOLDEN).unwrap();
@@ -68,7 +101,7 @@ fn golden_cases_in_whole_seconds_match_redis_cell() {
     for case in cases.iter().filter(|case| case.limit.period_us % 1_000_000 == 0) {
         let max_burst = case.limit.burst.unwrap_or(case.limit.limit) - 1;
         let (count, period_s) = (case.limit.limit, case.limit.period_us / 1_000_000);
-        let limit = limits.find(Rate { max_burst, count, period_s }).unwrap();
+        let limit = find(&mut limits, [max_burst, count, period_s]).unwrap();
         let mut state = State::Empty;
         for (step, expected) in case.steps.iter().zip(&case.expect) {
             let decision = limit.take(&mut state, Timestamp::from_micros(step.now_us), step.cost);
@@ -85,11 +118,10 @@ fn golden_cases_in_whole_seconds_match_redis_cell() {
 #[test]
 fn a_limit_is_built_once_and_the_oldest_is_evicted() {
     let mut limits = LimitCache::default();
-    let rate = |count| Rate { max_burst: 1, count, period_s: 60 };
     for count in [1, 2, 3, 4, 1, 5, 2, 1] {
-        let limit = limits.find(rate(count)).unwrap();
+        let limit = find(&mut limits, [1, count, 60]).unwrap();
         assert_eq!((limit.units(), limit.ceiling()), (count.unsigned_abs(), 2));
     }
-    assert!(limits.find(Rate { max_burst: 1 << 50, count: 1, period_s: 1 << 20 }).is_err());
-    assert_eq!(limits.find(rate(1)).unwrap().units(), 1);
+    assert!(find(&mut limits, [1 << 50, 1, 1 << 20]).is_err());
+    assert_eq!(find(&mut limits, [1, 1, 60]).unwrap().units(), 1);
 }
