@@ -210,7 +210,7 @@ client_ip: { ipv6_prefix: 56 }
         ["policies.renamed", "-", "burst: 2, 7/h", "starts from zero"],
         ["routes[path: /login, method: POST].key", "client_ip", "header:x-user", keys],
         ["routes[path: /old]", "match.path: /old, policy: api", "-", "takes effect at once"],
-        ["store", "redis://10.0.0.1", "redis://10.0.0.2", "takes effect at the next start"],
+        ["store.url", "redis://10.0.0.1", "redis://10.0.0.2", "takes effect at the next start"],
     ];
     assert_eq!(rows, expected);
     let output = run(&["validate", &new, "--against", &old]);
@@ -385,6 +385,65 @@ fn validate_against_says_of_each_limit_what_its_counters_become() {
         ),
     ] {
         assert_eq!(changes(&folder, &file(&old), &file(&new)), rows, "{old} {new}");
+    }
+}
+
+/// Two ways to write the same are no change, and no counter starts from zero.
+#[test]
+fn validate_against_compares_what_is_meant() {
+    let folder = Folder::new();
+    let route = |policy: &str, route: &str| {
+        format!(
+            "client_ip: {{ trusted_proxies: [10.0.0.1] }}\npolicies: {{ a: {policy} }}\nroutes: [{{ policy: a{route} }}]\n"
+        )
+    };
+    let routes = "routes[all requests].key";
+    let (kept, other) =
+        ("counters are kept", "its requests are counted under other keys, which start from zero");
+    let may = "counters are kept; requests may be counted under other keys, which start from zero";
+    let next = "takes effect at the next start";
+    for (old, new, rows) in [
+        (route("5/h", ", key: client_ip"), route("5/h", ", key: [client_ip]"), &[][..]),
+        (route("5/h", ", match: { method: GET }"), route("5/h", ", match: { method: [GET] }"), &[]),
+        (route("5/h", ""), route("5/h", ", key: client_ip"), &[[routes, "-", "client_ip", kept]]),
+        (
+            route("{ limit: 5/h, key: host }", ""),
+            route("{ limit: 5/h, key: host }", ", key: [host]"),
+            &[[routes, "-", "host", kept]],
+        ),
+        (
+            route("5/h", ", key: \"header:X-User\""),
+            route("5/h", ", key: \"header:x-user\""),
+            &[[routes, "header:X-User", "header:x-user", kept]],
+        ),
+        (route("5/h", ""), route("5/h", ", key: host"), &[[routes, "-", "host", other]]),
+        (
+            route("5/h", ", key: client_ip"),
+            route("5/h", ", key: [client_ip, host]"),
+            &[[routes, "client_ip", "[client_ip, host]", other]],
+        ),
+        (
+            route("5/h", ""),
+            route("{ limit: 5/h, key: client_ip }", ""),
+            &[["policies.a.key", "-", "client_ip", kept]],
+        ),
+        (
+            route("5/h", ""),
+            route("{ limit: 5/h, key: host }", ""),
+            &[["policies.a.key", "-", "host", may]],
+        ),
+        (
+            "store: redis://h".to_owned(),
+            "store: { url: redis://h, deadline: 30ms }".to_owned(),
+            &[["store.deadline", "-", "30ms", next]],
+        ),
+        (
+            "listen: { http: 127.0.0.1:1 }".to_owned(),
+            "listen: { http: { address: 127.0.0.1:1 }, grpc: 127.0.0.1:2 }".to_owned(),
+            &[["listen.grpc", "-", "127.0.0.1:2", next]],
+        ),
+    ] {
+        assert_eq!(changes(&folder, &old, &new), rows, "{old} {new}");
     }
 }
 

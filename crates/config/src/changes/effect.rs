@@ -1,7 +1,7 @@
 //! What a reload makes of a setting that differs.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate::driver::StoreDrivers;
 use tidegate::{Engine, PolicyView};
@@ -25,6 +25,8 @@ pub(super) struct Effects {
     begun: Vec<(String, String)>,
     /// Whether a policy that both have is enforced for more callers, or for fewer.
     enforced: BTreeMap<String, Ordering>,
+    /// The entries of routes and policies that count by the same keys as before.
+    same_keys: BTreeSet<String>,
 }
 
 /// A setting that differs.
@@ -41,7 +43,12 @@ pub(super) struct Setting<'a> {
 }
 
 impl Effects {
-    pub(super) fn new(old: &Config, new: &Config, stores: StoreDrivers) -> Self {
+    pub(super) fn new(
+        old: &Config,
+        new: &Config,
+        same_keys: BTreeSet<String>,
+        stores: StoreDrivers,
+    ) -> Self {
         let (before, after) = (enforced(old), enforced(new));
         let compared = before.into_iter().filter_map(|(policy, part)| {
             let order = after.get(&policy)?.cmp(&part);
@@ -51,6 +58,7 @@ impl Effects {
             forgotten: forgotten(old, new, stores),
             begun: begun(old, new),
             enforced: compared.collect(),
+            same_keys,
         }
     }
 
@@ -63,7 +71,8 @@ impl Effects {
             "policies" => return self.of_policy(setting),
             "mode" => return self.of_mode(),
             "routes" if is_whole => AT_ONCE,
-            "routes" if path.starts_with("key") => {
+            "routes" if path == "key" && self.same_keys.contains(entry) => KEPT,
+            "routes" if path == "key" => {
                 "its requests are counted under other keys, which start from zero"
             }
             "routes" if path == "policy" => "its requests are counted by another policy",
@@ -110,7 +119,7 @@ impl Effects {
         let is_new = self.begun.iter().any(begins) || self.is_forgotten(setting);
         let counters = match setting.path {
             _ if is_new => FROM_ZERO,
-            "key" | "share.by" => {
+            "key" | "share.by" if !self.same_keys.contains(setting.entry) => {
                 "counters are kept; requests may be counted under other keys, which start from zero"
             }
             _ => KEPT,
