@@ -153,7 +153,12 @@ impl Effects {
     /// Whether counters of a policy, or of the limit that a path is in, are forgotten.
     fn is_forgotten(&self, setting: Setting<'_>) -> bool {
         self.forgotten.iter().any(|it| match it {
-            Forgotten::Prefix | Forgotten::Store | Forgotten::Hashes => false,
+            Forgotten::Prefix
+            | Forgotten::Store
+            | Forgotten::Hashes
+            | Forgotten::OddHashes
+            | Forgotten::Snapshot { .. }
+            | Forgotten::MaxBytes => false,
             Forgotten::Policy { policy, .. }
             | Forgotten::Tag { policy, .. }
             | Forgotten::Quorum { policy, .. } => setting.is_of(policy),
