@@ -448,6 +448,49 @@ fn validate_against_compares_what_is_meant() {
 }
 
 #[test]
+fn validate_against_says_when_requests_under_way_are_counted_anew() {
+    let folder = Folder::new();
+    let file = |proxy: &str| {
+        format!(
+            "store: redis://h\nlisten: {{ proxy: 127.0.0.1:8000 }}\nproxy: {{ upstream: {proxy} }}\n"
+        )
+    };
+    let anew =
+        "requests at the upstreams are counted from zero: those under way are not counted any more";
+    let (fleet, at_once) = ("in_flight: { max: 9, scope: fleet }", "takes effect at once");
+    let (scope, upstream) = ("proxy.in_flight.scope", "proxy.upstream");
+    for (old, new, rows) in [
+        (
+            "unix:/a, in_flight: { max: 9 }".to_owned(),
+            format!("unix:/a, {fleet}"),
+            &[[scope, "-", "fleet", anew]][..],
+        ),
+        (
+            "unix:/a, in_flight: { max: 9 }".to_owned(),
+            "unix:/a, in_flight: { max: 9, scope: node }".to_owned(),
+            &[[scope, "-", "node", at_once]],
+        ),
+        (
+            format!("unix:/a, {fleet}"),
+            format!("unix:/b, {fleet}"),
+            &[[upstream, "unix:/a", "unix:/b", anew]],
+        ),
+        (
+            format!("[unix:/a, unix:/b], {fleet}"),
+            format!("[unix:/b, unix:/a], {fleet}"),
+            &[[upstream, "[unix:/a, unix:/b]", "[unix:/b, unix:/a]", at_once]],
+        ),
+        (
+            "unix:/a, in_flight: { max: 9 }".to_owned(),
+            "unix:/b, in_flight: { max: 9 }".to_owned(),
+            &[[upstream, "unix:/a", "unix:/b", at_once]],
+        ),
+    ] {
+        assert_eq!(changes(&folder, &file(&old), &file(&new)), rows, "{old} {new}");
+    }
+}
+
+#[test]
 fn validate_against_says_that_the_policy_of_a_plan_counts_its_requests() {
     let folder = Folder::new();
     let file = |by: &str, gold: &str| {

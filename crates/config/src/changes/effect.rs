@@ -8,6 +8,7 @@ use tidegate::{Engine, PolicyView};
 use tidegate_core::text::printable;
 
 use super::ORDER;
+use crate::proxy::InFlightScope;
 use crate::reload::{Forgotten, begun, forgotten};
 use crate::{Config, policy};
 
@@ -18,6 +19,9 @@ const AT_ONCE: &str = "takes effect at once";
 const KEPT: &str = "counters are kept";
 const FROM_ZERO: &str = "starts from zero";
 
+/// What decides which counter `proxy.in_flight` has.
+const OF_IN_FLIGHT: [&str; 2] = ["in_flight.scope", "upstream"];
+
 /// What effects depend on, of both configurations.
 pub(super) struct Effects {
     forgotten: Vec<Forgotten>,
@@ -27,6 +31,8 @@ pub(super) struct Effects {
     enforced: BTreeMap<String, Ordering>,
     /// The entries of routes and policies that count by the same keys as before.
     same_keys: BTreeSet<String>,
+    /// Whether requests at the upstreams have another counter.
+    in_flight_anew: bool,
 }
 
 /// A setting that differs.
@@ -59,6 +65,9 @@ impl Effects {
             begun: begun(old, new),
             enforced: compared.collect(),
             same_keys,
+            in_flight_anew: in_flight_counter(old)
+                .zip(in_flight_counter(new))
+                .is_some_and(|(old, new)| old != new),
         }
     }
 
@@ -81,6 +90,9 @@ impl Effects {
             }
             "routes" if path == ORDER => {
                 "requests that several of these match take the first of them"
+            }
+            "proxy" if self.in_flight_anew && OF_IN_FLIGHT.contains(&path) => {
+                "requests at the upstreams are counted from zero: those under way are not counted any more"
             }
             "client_ip" | "jwt" => "clients may be counted under other keys, which start from zero",
             _ => AT_ONCE,
@@ -193,6 +205,15 @@ const fn refused(order: Ordering) -> Option<&'static str> {
         Ordering::Less => Some("fewer callers are refused"),
         Ordering::Equal => None,
     }
+}
+
+/// What the requests at the upstreams are counted by: this node, or the upstreams of a fleet in any order.
+fn in_flight_counter(config: &Config) -> Option<BTreeSet<String>> {
+    let proxy = config.proxy.as_ref()?;
+    Some(match proxy.in_flight?.scope {
+        InFlightScope::Node => BTreeSet::new(),
+        InFlightScope::Fleet => proxy.upstreams.iter().map(ToString::to_string).collect(),
+    })
 }
 
 /// The part of the callers that each policy may refuse, in millionths.
