@@ -2,14 +2,18 @@
 
 use std::net::SocketAddr;
 
-use serde_json::Value as Schema;
+use serde_json::{Map, Value as Schema};
 use tidegate_core::text::{closest, printable};
 use tidegate_core::{LimitSpec, read_duration};
 
 use super::super::node::{Key, Node, Text, Value};
+use super::super::policy::limit_from_line;
 use super::super::problem::Problem;
-use super::super::schema::{SCHEMA, choices, example, words};
+use super::super::schema::{SCHEMA, choices, example, resolved, words};
 use super::{at_path, conform, is_kind};
+
+/// The section of the policies.
+const POLICIES: &str = "policies";
 
 /// What to write instead of a value of the wrong type, at a key of this name.
 pub(super) fn for_value(value: &Value, schema: &Schema, key: &str) -> Option<String> {
@@ -58,6 +62,7 @@ fn for_text(text: &Text, choices: &[&Schema], key: &str) -> Option<String> {
 
 /// What was meant by a key that sounds right and is none, by its value. `path`: where it is.
 pub(super) fn for_key(name: &str, node: &Node, known: &[&str], path: &str) -> Option<String> {
+    let name = &*printable(name);
     if let Some(several) = several_limits(path).filter(|_| is_option_of_policies(name)) {
         return Some(format!(
             "`{name}` belongs to the policy, not to one of its limits: write it beside `{several}`"
@@ -87,7 +92,7 @@ fn several_limits(path: &str) -> Option<&'static str> {
 /// Whether policies have a key of this name.
 fn is_option_of_policies(name: &str) -> bool {
     let has = |it: &&Schema| it.get("properties").is_some_and(|it| it.get(name).is_some());
-    choices(&SCHEMA["properties"]["policies"]["additionalProperties"]).iter().any(has)
+    choices(&SCHEMA["properties"][POLICIES]["additionalProperties"]).iter().any(has)
 }
 
 /// What was meant by a key that has to do with limits.
@@ -208,14 +213,52 @@ pub(super) fn take_misplaced(
     problems
 }
 
-/// Whether a value could be a policy.
-pub(super) fn is_policy(node: &mut Node) -> bool {
-    let schema = &SCHEMA["properties"]["policies"]["additionalProperties"];
-    let mut problems = Vec::new();
-    match &node.value {
-        Value::Text(line) => return LimitSpec::from_line(&line.text).is_ok(),
-        Value::Map(entries) if !entries.is_empty() => conform(node, schema, "", &mut problems),
-        _ => return false,
+/// Where a key belongs that is none here: below one of these properties, or among the policies.
+pub(super) fn for_misplaced(
+    name: &str,
+    node: &mut Node,
+    properties: &Map<String, Schema>,
+) -> Option<String> {
+    let mut homes: Vec<(&str, &Schema)> = Vec::new();
+    for (section, schema) in properties {
+        let named = resolved(schema).get("additionalProperties").filter(|it| it.is_object());
+        for inner in named.map_or_else(|| choices(schema), choices) {
+            let found = inner.get("properties").and_then(|it| it.get(name));
+            homes.extend(found.map(|schema| (section.as_str(), schema)));
+        }
     }
+    let name = printable(name);
+    // A policy may have the name of some setting.
+    let is_setting = homes.iter().any(|(_, schema)| conforms(node, schema));
+    if properties.contains_key(POLICIES) && !is_setting && is_policy(node) {
+        return Some(format!("`{name}` looks like a policy: indent it below `policies:`"));
+    }
+    let place = |section: &str| match section {
+        POLICIES => "a policy".to_owned(),
+        section => format!("`{section}`"),
+    };
+    let places: Vec<_> = homes.iter().map(|(section, _)| place(section)).collect();
+    let how = match &homes[..] {
+        [] => return None,
+        [(section, _)] if *section != POLICIES => format!("write `{section}: {{ {name}: … }}`"),
+        _ => "indent it below that".to_owned(),
+    };
+    Some(format!("`{name}` belongs to {}: {how}", places.join(" or ")))
+}
+
+fn conforms(node: &mut Node, schema: &Schema) -> bool {
+    let mut problems = Vec::new();
+    conform(node, schema, "", &mut problems);
     problems.is_empty()
+}
+
+/// Whether a value could be a policy.
+fn is_policy(node: &mut Node) -> bool {
+    match &node.value {
+        Value::Text(line) => limit_from_line(&line.text).is_ok(),
+        Value::Map(entries) if !entries.is_empty() => {
+            conforms(node, &SCHEMA["properties"][POLICIES]["additionalProperties"])
+        }
+        _ => false,
+    }
 }

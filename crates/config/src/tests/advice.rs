@@ -107,7 +107,7 @@ fn only_near_words_are_suggested() {
     for (typed, meant) in
         [("limt", Some("limit")), ("brust", Some("burst")), ("rate", None), ("max", None)]
     {
-        let told = problems(&format!("policies:\n  api: {{ limit: 5/s, {typed}: 3 }}"));
+        let told = problems(&format!("policies:\n  api: {{ mode: shadow, {typed}: 3 }}"));
         let suggestion = meant.map(|meant| format!("did you mean `{meant}`?"));
         assert_eq!(told[0].contains("did you mean"), meant.is_some(), "{typed}: {told:?}");
         assert!(told[0].contains(&suggestion.unwrap_or_default()), "{typed}: {told:?}");
@@ -228,6 +228,53 @@ fn a_line_under_limit_gets_the_map_to_write() {
         check(&format!("policies: {{ a: {{ limit: {line} }} }}"), &[&expected]);
         // What is told to be written is right.
         check(&format!("policies: {{ a: {map} }}"), &[]);
+    }
+}
+
+#[test]
+fn keys_in_the_wrong_place_are_told_where_they_belong() {
+    let store = |name: &str| format!("`{name}` belongs to `store`: write `store: {{ {name}: … }}`");
+    let proxy = |name: &str| format!("`{name}` belongs to `proxy`: write `proxy: {{ {name}: … }}`");
+    let policy = "looks like a policy: indent it below `policies:`";
+    for (text, told) in [
+        ("max_bytes: 512MB", store("max_bytes")),
+        ("snapshot: /tmp/x", store("snapshot")),
+        ("hash_key_file: /k", store("hash_key_file")),
+        ("hash_keys: true", store("hash_keys")),
+        ("refusal: { page: a.html }", proxy("refusal")),
+        ("in_flight: { max: 200 }", proxy("in_flight")),
+        // Also with a wrong value.
+        ("in_flight: 200", proxy("in_flight")),
+        ("enforce: 10%", "`enforce` belongs to a policy: indent it below that".to_owned()),
+        ("limit: 100/min", "`limit` belongs to a policy: indent it below that".to_owned()),
+        ("every: 10s", "`every` belongs to a policy or `store`: indent it below that".to_owned()),
+        // Policies with the name of a setting.
+        ("health: 100/min", format!("`health` {policy}")),
+        ("in_flight: { limit: 5/s }", format!("`in_flight` {policy}")),
+        (
+            "policies: { a: { limit: 5/s, source: cpu } }",
+            "policies.a: `source` belongs to `adaptive`: write `adaptive: { source: … }`"
+                .to_owned(),
+        ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { observe: db } } }",
+            "policies.a.adaptive: `observe` belongs to `source`: write `source: { observe: … }`"
+                .to_owned(),
+        ),
+        // What is there already was not meant.
+        (
+            "store: { hash_keys: true, hash_key: x, url: redis://h }",
+            "store: unknown key `hash_key`, did you mean `hash_key_file`?".to_owned(),
+        ),
+        (
+            "store: { hash_keys: true, hash_keyz: x }",
+            "store: unknown key `hash_keyz`: expected one of breaker".to_owned(),
+        ),
+        ("snapshots: /tmp/x", "unknown key `snapshots`: expected one of".to_owned()),
+    ] {
+        let said = problems(text);
+        let told = format!(": {told}");
+        assert!(said.iter().any(|line| line.contains(&told)), "{text}: {said:?}");
     }
 }
 
