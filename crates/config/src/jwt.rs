@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tidegate_request::{TokenAlgorithm, TokenRules, TokenVerifier};
 
 use super::node::Cursor;
+use super::secret::named_file;
 use super::text;
 use super::text::OneOrMany;
 
@@ -33,8 +34,11 @@ enum KeyForm {
 /// Checks the section.
 pub(crate) fn token_keys(text: &text::Jwt, cursor: &Cursor<'_>) -> Option<TokenKeys> {
     let file = match (&text.keys_file, &text.jwks_file) {
-        (Some(path), None) => Some((path, KeyForm::Keys)),
-        (None, Some(path)) => Some((path, KeyForm::Set)),
+        (Some(path), None) => {
+            let path = named_file(path, &cursor.field("keys_file"));
+            path.map(|path| (path, KeyForm::Keys))
+        }
+        (None, Some(path)) => Some((Path::new(path), KeyForm::Set)),
         (Some(_), Some(_)) => {
             cursor.field("jwks_file").reject("and `keys_file` are both given: give one of them")
         }

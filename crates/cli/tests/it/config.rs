@@ -594,6 +594,20 @@ fn validate_refuses_what_a_start_would_refuse_in_a_named_file() {
     }
 }
 
+/// `hash_key_file` is given the secret itself.
+#[test]
+fn a_secret_in_the_place_of_its_file_is_not_printed() {
+    const SECRET: &str = "00112233445566778899aabbccddeeff";
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", format!("store: {{ hash_key_file: {SECRET} }}"));
+    for args in [&["validate", &file][..], &["serve", "-c", &file], &["doctor", "-c", &file]] {
+        let output = run(args);
+        let all = output.stdout + &output.stderr;
+        assert!(all.contains("is a secret, not a file"), "{args:?}: {all}");
+        assert!(!all.contains(SECRET), "{args:?}: {all}");
+    }
+}
+
 /// A machine of CI often lacks secrets.
 #[test]
 fn a_named_file_that_is_not_there_is_a_warning() {

@@ -279,6 +279,33 @@ fn keys_in_the_wrong_place_are_told_where_they_belong() {
 }
 
 #[test]
+fn a_secret_in_the_place_of_its_file_is_refused_and_not_repeated() {
+    let secret = "00112233445566778899aabbccddeeff";
+    for (before, key, after) in [
+        ("store: { ", "hash_key_file", " }"),
+        ("store: { hash_keys: true, ", "hash_key_file", " }"),
+        ("store: { ", "url_file", " }"),
+        ("store: { ", "quorum_file", " }"),
+        ("admin: { ", "token_file", " }"),
+        ("listen: { resp: { address: 127.0.0.1:1, ", "password_file", " } }"),
+        ("jwt: { algorithms: HS256, ", "keys_file", " }"),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { source: { probe: \"https://h/\", ",
+            "token_file",
+            " } } } }",
+        ),
+    ] {
+        let said = problems(&format!("{before}{key}: \"{secret}\"{after}"));
+        let told =
+            format!("{key}: is a secret, not a file: write it into a file and name that file");
+        assert!(said.len() == 1 && said[0].ends_with(&told), "{key}: {said:?}");
+        assert!(!said[0].contains(secret), "{said:?}");
+    }
+    // The name of a file has other letters.
+    check("store: { hash_key_file: /00112233445566778899aabbccddeeff }", &[]);
+}
+
+#[test]
 fn likely_mistakes_get_what_to_write() {
     let proxy = |refusal: &str| {
         format!(
