@@ -107,7 +107,8 @@ fn conform_map(
         }
     }
     for name in required().filter(|name| entries.iter().all(|(key, _)| key.name != *name)) {
-        problems.push(Problem::new(position, at_path(path, format!("`{name}` is missing"))));
+        let why = advice::for_missing(name, &given);
+        problems.push(Problem::new(position, at_path(path, format!("`{name}` is missing{why}"))));
     }
 }
 
@@ -195,10 +196,11 @@ fn expected(value: &Value, schema: &Schema, choices: &[&Schema]) -> String {
         });
     }
     wanted.dedup();
+    // `true` in quotes is no text like an example either.
+    let is_any_text = || choices.iter().all(|it| example(schema).or_else(|| example(it)).is_none());
     let quotes = match value {
-        Value::Bool(_) | Value::Whole(_) | Value::Float(_) if is_text(schema) => {
-            " (put it in quotes)"
-        }
+        Value::Whole(_) | Value::Float(_) if is_text(schema) => " (put it in quotes)",
+        Value::Bool(_) if is_text(schema) && is_any_text() => " (put it in quotes)",
         _ => "",
     };
     format!("expected {}, got {got}{quotes}", wanted.join(" or "))

@@ -15,6 +15,10 @@ use super::text::OneOrMany;
 /// Room for a hundred keys.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
+/// What to do instead of a URL of keys.
+pub(crate) const FETCHES_NOTHING: &str = "tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a \
+                                          timer write that file and reload";
+
 /// The keys of an issuer, in a file that is read later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenKeys {
@@ -34,6 +38,10 @@ enum KeyForm {
 /// Checks the section.
 pub(crate) fn token_keys(text: &text::Jwt, cursor: &Cursor<'_>) -> Option<TokenKeys> {
     let file = match (&text.keys_file, &text.jwks_file) {
+        (Some(url), None) | (None, Some(url)) if url.contains("://") => {
+            let field = if text.keys_file.is_some() { "keys_file" } else { "jwks_file" };
+            cursor.field(field).reject(format!("is a URL: {FETCHES_NOTHING}"))
+        }
         (Some(path), None) => {
             let path = named_file(path, &cursor.field("keys_file"));
             path.map(|path| (path, KeyForm::Keys))

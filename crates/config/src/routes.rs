@@ -403,5 +403,23 @@ fn forward_auth_problem(policy: &text::Policy, is_proxy: bool) -> Option<&'stati
 }
 
 fn key_parts(text: &OneOrMany) -> Result<KeyParts, String> {
-    KeyParts::read(text.as_slice().iter().map(String::as_str))
+    let parts = KeyParts::read(text.as_slice().iter().map(String::as_str));
+    parts.map_err(|why| {
+        let mut words = text.as_slice().iter().flat_map(|part| part.split('|'));
+        let meant = words.find_map(|word| Some((word.trim(), meant_part(word.trim())?)));
+        meant.map_or(why, |(word, meant)| {
+            format!("unknown key part `{}`, did you mean `{meant}`?", printable(word))
+        })
+    })
+}
+
+/// The key part that somebody meant who wrote it as other programs do: `jwt.sub`, `json:$.email`.
+fn meant_part(word: &str) -> Option<String> {
+    let is_part = |word: &str| KeyParts::read([word]).is_ok();
+    let (name, argument) = word.split_once([':', '.']).filter(|_| !is_part(word))?;
+    let argument = argument.strip_prefix("$.").unwrap_or(argument);
+    let pointer = argument.replace('.', "/");
+    let meant =
+        if name == "json" { format!("json:/{pointer}") } else { format!("{name}:{argument}") };
+    Some(meant).filter(|meant| is_part(meant))
 }

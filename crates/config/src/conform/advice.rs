@@ -1,11 +1,13 @@
 //! What to write instead, for the mistakes that people make most: the corrected line where there is one.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde_json::{Map, Value as Schema};
 use tidegate_core::text::{closest, printable};
 use tidegate_core::{LimitSpec, read_duration};
 
+use super::super::jwt::FETCHES_NOTHING;
 use super::super::node::{Key, Node, Text, Value};
 use super::super::policy::limit_from_line;
 use super::super::problem::Problem;
@@ -19,6 +21,10 @@ const POLICIES: &str = "policies";
 pub(super) fn for_value(value: &Value, schema: &Schema, key: &str) -> Option<String> {
     let choices = choices(schema);
     match value {
+        Value::Whole(number) if choices.iter().any(|it| only_number(it).is_some()) => {
+            let name = choices.iter().find_map(|it| only_number(it))?;
+            Some(format!("expected a map: write `{key}: {{ {name}: {number} }}`"))
+        }
         Value::Whole(number) => {
             let like = |schema| example(schema).and_then(Schema::as_str);
             let like = like(schema).or_else(|| choices.iter().copied().find_map(like))?;
@@ -31,6 +37,13 @@ pub(super) fn for_value(value: &Value, schema: &Schema, key: &str) -> Option<Str
         }
         _ => None,
     }
+}
+
+/// The number that a map has to have, if it is all that it has to have.
+fn only_number(schema: &Schema) -> Option<&str> {
+    let [only] = &schema.get("required")?.as_array()?[..] else { return None };
+    let is_number = is_kind(&schema["properties"][only.as_str()?], "integer");
+    only.as_str().filter(|_| is_number)
 }
 
 fn names_with_values(choices: &[&Schema]) -> Option<String> {
@@ -52,6 +65,15 @@ fn for_text(text: &Text, choices: &[&Schema], key: &str) -> Option<String> {
     if choices.iter().any(of_texts) {
         return Some(format!("expected a list: write `{key}: [{shown}]`"));
     }
+    let is_of_texts = |it: &&Schema| {
+        let inner = it.get("additionalProperties").filter(|_| it.get("properties").is_none());
+        inner.is_some_and(|inner| is_kind(inner, "string"))
+    };
+    if choices.iter().any(is_of_texts) {
+        return Some(format!(
+            "expected names with values: write `{key}: {{ {shown}: \"*\" }}` for any value"
+        ));
+    }
     let (name, expected) = match key {
         "refusal" => ("page", "a map"),
         "deny_cache" => ("ttl", "true, false or a map"),
@@ -69,18 +91,45 @@ pub(super) fn for_key(name: &str, node: &Node, known: &[&str], path: &str) -> Op
         ));
     }
     let meant = match name {
-        "jwks_url" | "jwks_uri" if path == "jwt" => {
-            "tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a timer write that file and \
-             reload"
-        }
+        "jwks_url" | "jwks_uri" if path == "jwt" => FETCHES_NOTHING,
         "secret" if path == "jwt" => {
             "write the secret into a file, and name the file as `keys_file`"
         }
-        "name" if known.contains(&"limit_name") => "did you mean `limit_name`?",
-        _ => return for_limits(name, node, known),
+        _ => {
+            let other =
+                OTHER_NAMES.iter().find(|(theirs, ours)| *theirs == name && known.contains(ours));
+            return match other {
+                Some((_, ours)) => Some(format!("unknown key `{name}`, did you mean `{ours}`?")),
+                None => for_limits(name, node, known).or_else(|| for_namesake(name, path)),
+            };
+        }
     };
-    let comma = if meant.starts_with("did") { "," } else { ":" };
-    Some(format!("unknown key `{name}`{comma} {meant}"))
+    Some(format!("unknown key `{name}`: {meant}"))
+}
+
+/// What other programs and tokens call some of our keys.
+const OTHER_NAMES: [(&str, &str); 4] =
+    [("name", "limit_name"), ("aud", "audience"), ("iss", "issuer"), ("alg", "algorithms")];
+
+/// The key of a map that is called the same in a section, as `in_flight` of the proxy and of an adaptive limit.
+fn for_namesake(name: &str, path: &str) -> Option<String> {
+    let (_, last) = path.rsplit_once('.').filter(|(parent, _)| *parent != POLICIES)?;
+    let sections = SCHEMA["properties"].as_object()?;
+    let mut found = sections.iter().filter(|(section, schema)| {
+        let namesake = property(schema, last).filter(|_| path != format!("{section}.{last}"));
+        namesake.is_some_and(|namesake| property(namesake, name).is_some())
+    });
+    let (section, _) = found.next()?;
+    Some(format!("unknown key `{name}`, did you mean `{section}.{last}`?"))
+}
+
+/// What a missing key is needed for, where something beside it looks like it could do without.
+pub(super) fn for_missing(name: &str, given: &BTreeSet<String>) -> &'static str {
+    if name == "upstream" && given.contains("refusal") {
+        ": `refusal` is what the reverse proxy answers, which needs one"
+    } else {
+        ""
+    }
 }
 
 /// `all` or `any`, if a path ends in one of its limits.
@@ -91,8 +140,12 @@ fn several_limits(path: &str) -> Option<&'static str> {
 
 /// Whether policies have a key of this name.
 fn is_option_of_policies(name: &str) -> bool {
-    let has = |it: &&Schema| it.get("properties").is_some_and(|it| it.get(name).is_some());
-    choices(&SCHEMA["properties"][POLICIES]["additionalProperties"]).iter().any(has)
+    property(&SCHEMA["properties"][POLICIES]["additionalProperties"], name).is_some()
+}
+
+/// The key of this name, in any of the maps that a schema allows.
+fn property<'s>(schema: &'s Schema, name: &str) -> Option<&'s Schema> {
+    choices(schema).into_iter().find_map(|it| it.get("properties")?.get(name))
 }
 
 /// What was meant by a key that has to do with limits.
@@ -128,6 +181,13 @@ pub(super) fn for_word(
     let maps: Vec<_> = examples.filter(|it| it.is_object()).collect();
     if let Some(map) = maps.iter().find(|map| map.get(typed).is_some()) {
         return Some(format!("`{typed}` needs a value: write `{key}: {}`", in_line(map)));
+    }
+    let is_url = |value: &Schema| value.as_str().is_some_and(|it| it.contains("://"));
+    let of_url = maps.iter().filter_map(|map| map.as_object()).flatten();
+    let mut of_url = of_url.filter(|(_, it)| typed.contains("://") && is_url(it));
+    if let Some((name, _)) = of_url.next() {
+        // A URL may hold a secret.
+        return Some(format!("a URL needs a name: write `{key}: {{ {name}: … }}`"));
     }
     if maps.is_empty() || closest(typed, known.iter().copied()).is_some() {
         return None;
@@ -221,11 +281,9 @@ pub(super) fn for_misplaced(
 ) -> Option<String> {
     let mut homes: Vec<(&str, &Schema)> = Vec::new();
     for (section, schema) in properties {
-        let named = resolved(schema).get("additionalProperties").filter(|it| it.is_object());
-        for inner in named.map_or_else(|| choices(schema), choices) {
-            let found = inner.get("properties").and_then(|it| it.get(name));
-            homes.extend(found.map(|schema| (section.as_str(), schema)));
-        }
+        let of_names = resolved(schema).get("additionalProperties").filter(|it| it.is_object());
+        let found = property(of_names.unwrap_or(schema), name);
+        homes.extend(found.map(|schema| (section.as_str(), schema)));
     }
     let name = printable(name);
     // A policy may have the name of some setting.

@@ -155,7 +155,7 @@ fn bounds_on_requests_at_the_upstreams_say_what_to_write() {
         )
     };
     for (in_flight, problem) in [
-        ("200", "proxy.in_flight: expected a map"),
+        ("200", "proxy.in_flight: expected a map: write `in_flight: { max: 200 }`"),
         ("{ max: 0 }", "proxy.in_flight.max: expected a whole number from 1 to 10000"),
         ("{ max: 20000, scope: fleet }", "expected a whole number from 1 to 10000"),
         ("{ max: 200, scope: flet }", "fleet"),
@@ -261,6 +261,16 @@ fn keys_in_the_wrong_place_are_told_where_they_belong() {
             "policies.a.adaptive: `observe` belongs to `source`: write `source: { observe: … }`"
                 .to_owned(),
         ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { probe: \"http://h/\" } } }",
+            "policies.a.adaptive: `probe` belongs to `source`: write `source: { probe: … }`"
+                .to_owned(),
+        ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { source: latency, in_flight: { max: 16, scope: fleet } } } }",
+            "policies.a.adaptive.in_flight: unknown key `max`, did you mean `proxy.in_flight`?"
+                .to_owned(),
+        ),
         // What is there already was not meant.
         (
             "store: { hash_keys: true, hash_key: x, url: redis://h }",
@@ -303,6 +313,74 @@ fn a_secret_in_the_place_of_its_file_is_refused_and_not_repeated() {
     }
     // The name of a file has other letters.
     check("store: { hash_key_file: /00112233445566778899aabbccddeeff }", &[]);
+}
+
+/// Checks the only problem of a file, without its place.
+#[track_caller]
+fn check_message(text: &str, told: &str) {
+    let said = problems(text);
+    let messages: Vec<_> = said.iter().map(|line| line.splitn(4, ':').last().unwrap()).collect();
+    assert_eq!(messages, [format!(" {told}")], "{text}");
+}
+
+#[test]
+fn what_other_programs_call_otherwise_gets_what_to_write() {
+    let route = |more: &str| format!("policies: {{ a: 5/s }}\nroutes: [{{ policy: a, {more} }}]");
+    for (text, told) in [
+        (
+            "jwt: { jwks_file: \"https://a/jwks\", algorithms: RS256 }".to_owned(),
+            "jwt.jwks_file: is a URL: tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a timer \
+             write that file and reload",
+        ),
+        (
+            "jwt: { keys_file: \"https://a/key.pem\", algorithms: RS256 }".to_owned(),
+            "jwt.keys_file: is a URL: tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a timer \
+             write that file and reload",
+        ),
+        (
+            "jwt: { keys_file: k, algorithms: RS256, aud: api }".to_owned(),
+            "jwt: unknown key `aud`, did you mean `audience`?",
+        ),
+        (
+            "policies: { plan: { all: [{ name: day, limit: 5/day }, { name: s, limit: 5/s }] } }\n\
+             overrides: [{ policy: plan.day, key: k, limit: 7/day }]"
+                .to_owned(),
+            "overrides[0].policy: no policy is called `plan.day`: write `policy: plan, limit_name: day`",
+        ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { source: \"http://u:hunter2@h/\" } } }"
+                .to_owned(),
+            "policies.a.adaptive.source: a URL needs a name: write `source: { probe: … }`",
+        ),
+        (
+            route("match: { header: x-plan }"),
+            "routes[0].match.header: expected names with values: write `header: { x-plan: \"*\" }` for any value",
+        ),
+        (
+            route("key: jwt.sub"),
+            "routes[0].key: unknown key part `jwt.sub`, did you mean `jwt:sub`?",
+        ),
+        (
+            route("key: \"json:email\""),
+            "routes[0].key: unknown key part `json:email`, did you mean `json:/email`?",
+        ),
+        (
+            route("key: [host, \"json:$.user.email|client_ip\"]"),
+            "routes[0].key: unknown key part `json:$.user.email`, did you mean `json:/user/email`?",
+        ),
+        (
+            "listen: { proxy: 127.0.0.1:80 }\nproxy: { refusal: { page: a.html } }".to_owned(),
+            "proxy: `upstream` is missing: `refusal` is what the reverse proxy answers, which needs one",
+        ),
+        (
+            "store: { snapshot: true }".to_owned(),
+            "store.snapshot: expected text like /var/lib/tidegate/counters, got true or false",
+        ),
+    ] {
+        check_message(&text, told);
+    }
+    // What is told to be written is right.
+    check(&route("match: { header: { x-plan: \"*\" } }"), &[]);
 }
 
 #[test]
@@ -373,10 +451,7 @@ fn likely_mistakes_get_what_to_write() {
             "headers.dialect: unknown `draft-8`, did you mean `draft-11`?",
         ),
     ] {
-        let said = problems(&text);
-        let messages: Vec<_> =
-            said.iter().map(|line| line.splitn(4, ':').last().unwrap()).collect();
-        assert_eq!(messages, [format!(" {told}")], "{text}");
+        check_message(&text, told);
     }
     // Nothing of a secret is repeated.
     for text in [
