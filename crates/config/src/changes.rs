@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use tidegate::driver::{StoreDrivers, redacted};
 use tidegate_core::text::printable;
+use tidegate_request::CountedBy;
 
 use self::effect::{Effects, Setting};
 use super::node::{Node, Value};
@@ -16,6 +17,10 @@ use super::{Config, contents, yaml};
 
 /// The last names of settings that hold a secret, besides URLs.
 const SECRETS: [&str; 2] = ["password", "token"];
+
+/// What a text is short for where a map may stand: `api: 5/h` for `api: { limit: 5/h }`.
+const SHORT_FOR: [(&str, &str); 3] =
+    [("policies", "limit"), ("store", "url"), ("listen", "address")];
 
 /// The order of the routes, as a setting of them all.
 const ORDER: &str = "order";
@@ -62,8 +67,10 @@ pub fn changes(
         before.entries.insert("routes".to_owned(), old);
         after.entries.insert("routes".to_owned(), new);
     }
+    let counted = |file: &File, config: &Config| counted(&file.routes, config);
+    let same_keys = same(&counted(&before, old), &counted(&after, new));
     let (before, after) = (before.entries, after.entries);
-    let effects = Effects::new(old, new, stores);
+    let effects = Effects::new(old, new, same_keys, stores);
     let mut found = Vec::new();
     for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
         let (before, after) = (before.get(name), after.get(name));
@@ -109,12 +116,10 @@ impl File {
         for (section, node) in sections {
             let section = printable(&section.name);
             match &node.value {
-                Value::Map(policies) if section == "policies" => {
-                    for (name, policy) in policies {
-                        // `api: 5/h` is short for `api: { limit: 5/h }`.
-                        let path = if matches!(policy.value, Value::Map(_)) { "" } else { "limit" };
-                        let name = format!("policies.{}", printable(&name.name));
-                        file.entries.insert(name, entry(policy, path));
+                Value::Map(named) if ["policies", "listen"].contains(&&*section) => {
+                    for (name, node) in named {
+                        let name = format!("{section}.{}", printable(&name.name));
+                        file.entries.insert(name, entry(node, &section));
                     }
                 }
                 Value::List(items) if section == "routes" => {
@@ -124,7 +129,8 @@ impl File {
                     file.add(&section, items);
                 }
                 _ => {
-                    file.entries.insert(section, entry(node, ""));
+                    let entry = entry(node, &section);
+                    file.entries.insert(section, entry);
                 }
             }
         }
@@ -142,7 +148,7 @@ impl File {
                 1 => format!("[{identity}]"),
                 place => format!("[{identity} ({place})]"),
             };
-            self.entries.insert(format!("{section}{known_by}"), entry(item, ""));
+            self.entries.insert(format!("{section}{known_by}"), entry(item, section));
             known_by
         };
         items.iter().map(add).collect()
@@ -183,8 +189,31 @@ fn reordered(before: &[String], after: &[String]) -> Option<[Entry; 2]> {
     Some([order(&before), order(&after)])
 }
 
-fn entry(node: &Node, path: &str) -> Entry {
+/// What each route and each policy counts by, by the name of its entry.
+fn counted(routes: &[String], config: &Config) -> BTreeMap<String, Vec<(String, CountedBy)>> {
+    let of_routes = config.doors.route_keys.iter().cloned();
+    let routes = routes.iter().map(|known_by| format!("routes{known_by}")).zip(of_routes);
+    let of_policies = config.doors.routes();
+    let policies = config.policies.keys().map(|name| {
+        let key = of_policies.key_of(name).clone();
+        (format!("policies.{}", printable(name)), vec![(name.clone(), key)])
+    });
+    routes.chain(policies).collect()
+}
+
+/// The names of what is the same in both.
+fn same<T: PartialEq>(
+    before: &BTreeMap<String, T>,
+    after: &BTreeMap<String, T>,
+) -> BTreeSet<String> {
+    let is_same = |(name, it): &(&String, &T)| after.get(*name) == Some(*it);
+    before.iter().filter(is_same).map(|(name, _)| name.clone()).collect()
+}
+
+fn entry(node: &Node, section: &str) -> Entry {
     let mut entry = Entry::new();
+    let long = SHORT_FOR.iter().find(|(it, _)| *it == section);
+    let path = long.filter(|_| !matches!(node.value, Value::Map(_))).map_or("", |(_, path)| path);
     collect(node, path, &mut entry);
     entry
 }
@@ -247,6 +276,10 @@ fn text(node: &Node, path: &str) -> Written {
             };
             Written { text, shown }
         }
+        // A list of one means what the one alone means.
+        Value::List(items) if matches!(&items[..], [Node { value: Value::Text(_), .. }]) => {
+            text(&items[0], path)
+        }
         Value::List(items) => list("[", items.iter().map(|it| text(it, path)).collect(), "]"),
         Value::Map(entries) => {
             let part = |(key, node): &(super::node::Key, Node)| {
@@ -264,7 +297,8 @@ fn text(node: &Node, path: &str) -> Written {
 /// A whole entry on one line.
 fn summary(entry: &Entry) -> String {
     let part = |(path, value): (&String, &Written)| match path.as_str() {
-        "" | "limit" => value.shown.clone(),
+        "" => value.shown.clone(),
+        path if SHORT_FOR.iter().any(|(_, long)| *long == path) => value.shown.clone(),
         path => format!("{path}: {}", value.shown),
     };
     printable(&entry.iter().map(part).collect::<Vec<_>>().join(", "))

@@ -2,6 +2,8 @@
 
 mod advice;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value as Schema;
 
 use super::node::{Key, Node, Text, Value};
@@ -47,7 +49,7 @@ pub(crate) fn conform(node: &mut Node, schema: &Schema, path: &str, problems: &m
             if !is_open && !known.contains(&text.text.as_str()) {
                 let shown = if text.is_substituted { "…" } else { &text.text };
                 let advice = advice::for_word(shown, &known, &choices, name_of(path));
-                report(advice.unwrap_or_else(|| unknown("", shown, &known)));
+                report(advice.unwrap_or_else(|| unknown("", shown, known.iter().copied(), &known)));
             }
         }
         (Value::Whole(number), Some(schema)) if is_kind(schema, "integer") => {
@@ -83,6 +85,7 @@ fn conform_map(
         !matches!(node.value, Value::Null) || !properties.contains_key(&key.name)
     });
     problems.extend(advice::take_misplaced(entries, schema, path));
+    let given: BTreeSet<_> = entries.iter().map(|(key, _)| key.name.clone()).collect();
     for (key, node) in entries.iter_mut() {
         let dot = if path.is_empty() { "" } else { "." };
         let inner = format!("{path}{dot}{}", printable(&key.name));
@@ -92,20 +95,20 @@ fn conform_map(
             }
             (None, _) => {
                 let known: Vec<_> = properties.keys().map(String::as_str).collect();
-                let is_misplaced = path.is_empty() && advice::is_policy(node);
-                let message = match printable(&key.name) {
-                    name if is_misplaced => {
-                        format!("`{name}` looks like a policy: indent it below `policies:`")
-                    }
-                    name => advice::for_key(&name, node, &known, path)
-                        .unwrap_or_else(|| unknown("key ", &key.name, &known)),
-                };
+                let message = advice::for_key(&key.name, node, &known, path)
+                    .or_else(|| advice::for_misplaced(&key.name, node, properties))
+                    .unwrap_or_else(|| {
+                        // What is there already was not meant.
+                        let absent = known.iter().copied().filter(|it| !given.contains(*it));
+                        unknown("key ", &key.name, absent, &known)
+                    });
                 problems.push(Problem::new(key.position, at_path(path, message)));
             }
         }
     }
     for name in required().filter(|name| entries.iter().all(|(key, _)| key.name != *name)) {
-        problems.push(Problem::new(position, at_path(path, format!("`{name}` is missing"))));
+        let why = advice::for_missing(name, &given);
+        problems.push(Problem::new(position, at_path(path, format!("`{name}` is missing{why}"))));
     }
 }
 
@@ -149,9 +152,17 @@ fn reread(text: &Text, can_be: &dyn Fn(&str) -> bool) -> Option<Value> {
     }
 }
 
-fn unknown(what: &str, typed: &str, known: &[&str]) -> String {
+/// `meant`: what may be suggested of all that is known.
+fn unknown<'a>(
+    what: &str,
+    typed: &str,
+    meant: impl Iterator<Item = &'a str>,
+    known: &[&str],
+) -> String {
     let typed = printable(typed);
-    match closest(&typed, known.iter().copied()) {
+    let (meant, in_file) = (meant.collect::<Vec<_>>(), format!("{typed}_file"));
+    let in_file = meant.iter().copied().find(|it| *it == in_file);
+    match in_file.or_else(|| closest(&typed, meant.into_iter())) {
         Some(meant) => format!("unknown {what}`{typed}`, did you mean `{meant}`?"),
         None => format!("unknown {what}`{typed}`: expected one of {}", known.join(", ")),
     }
@@ -185,10 +196,11 @@ fn expected(value: &Value, schema: &Schema, choices: &[&Schema]) -> String {
         });
     }
     wanted.dedup();
+    // `true` in quotes is no text like an example either.
+    let is_any_text = || choices.iter().all(|it| example(schema).or_else(|| example(it)).is_none());
     let quotes = match value {
-        Value::Bool(_) | Value::Whole(_) | Value::Float(_) if is_text(schema) => {
-            " (put it in quotes)"
-        }
+        Value::Whole(_) | Value::Float(_) if is_text(schema) => " (put it in quotes)",
+        Value::Bool(_) if is_text(schema) && is_any_text() => " (put it in quotes)",
         _ => "",
     };
     format!("expected {}, got {got}{quotes}", wanted.join(" or "))

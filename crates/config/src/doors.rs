@@ -30,6 +30,8 @@ pub struct DoorRules {
     pub routes: Vec<Route>,
     /// What each policy counts by where a route has no key. Default: the client's address.
     pub policy_keys: BTreeMap<String, CountedBy>,
+    /// The policies that each route may ask, and what the route counts by there.
+    pub(crate) route_keys: Vec<Vec<(String, CountedBy)>>,
     /// Finds the client of a request.
     pub client_ip: ClientIp,
     /// The proxies whose headers name the client.
@@ -68,7 +70,7 @@ impl DoorRules {
 
 /// Checks the part of a file that the doors use.
 pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> DoorRules {
-    let CheckedRoutes { in_order, policy_keys } = routes(file, plans, top);
+    let CheckedRoutes { in_order, policy_keys, route_keys } = routes(file, plans, top);
     let client = file.client_ip.as_ref();
     let (client_ip, trusted_proxies) = match client {
         Some(text) => client_ip(text, ipv6_prefix(file), &top.field("client_ip")),
@@ -91,6 +93,7 @@ pub(crate) fn doors(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Door
     DoorRules {
         routes: in_order,
         policy_keys,
+        route_keys,
         client_ip,
         trusted_proxies,
         token_keys,

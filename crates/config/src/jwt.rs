@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 use tidegate_request::{TokenAlgorithm, TokenRules, TokenVerifier};
 
 use super::node::Cursor;
+use super::secret::named_file;
 use super::text;
 use super::text::OneOrMany;
 
 /// Room for a hundred keys.
 const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// What to do instead of a URL of keys.
+pub(crate) const FETCHES_NOTHING: &str = "tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a \
+                                          timer write that file and reload";
 
 /// The keys of an issuer, in a file that is read later.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,8 +38,15 @@ enum KeyForm {
 /// Checks the section.
 pub(crate) fn token_keys(text: &text::Jwt, cursor: &Cursor<'_>) -> Option<TokenKeys> {
     let file = match (&text.keys_file, &text.jwks_file) {
-        (Some(path), None) => Some((path, KeyForm::Keys)),
-        (None, Some(path)) => Some((path, KeyForm::Set)),
+        (Some(url), None) | (None, Some(url)) if url.contains("://") => {
+            let field = if text.keys_file.is_some() { "keys_file" } else { "jwks_file" };
+            cursor.field(field).reject(format!("is a URL: {FETCHES_NOTHING}"))
+        }
+        (Some(path), None) => {
+            let path = named_file(path, &cursor.field("keys_file"));
+            path.map(|path| (path, KeyForm::Keys))
+        }
+        (None, Some(path)) => Some((Path::new(path), KeyForm::Set)),
         (Some(_), Some(_)) => {
             cursor.field("jwks_file").reject("and `keys_file` are both given: give one of them")
         }

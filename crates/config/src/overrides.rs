@@ -110,7 +110,8 @@ fn override_value(
     let (allow, block) = (text.allow == Some(true), text.block == Some(true));
     let Some(policy) = file.policies.get(&text.policy) else {
         let at = cursor.field("policy");
-        return at.reject(policy::unknown(&text.policy, file, &at));
+        let meant = limit_of_policy(&text.policy, file);
+        return at.reject(meant.unwrap_or_else(|| policy::unknown(&text.policy, file, &at)));
     };
     if (allow || block) && text.limit_name.is_some() {
         let message =
@@ -130,6 +131,15 @@ fn override_value(
         (None, false, true) => Some(Override::Block),
         _ => cursor.reject("expected one of `limit`, `allow: true` and `block: true`"),
     }
+}
+
+/// What to write instead of a policy and its limit in one name, as metrics have them.
+fn limit_of_policy(name: &str, file: &text::File) -> Option<String> {
+    let (policy, limit) = name.split_once(['.', '/'])?;
+    let text::Policy::Map(options) = file.policies.get(policy)? else { return None };
+    options.members().find(|member| member.name.as_deref() == Some(limit))?;
+    let [name, policy, limit] = [name, policy, limit].map(printable);
+    Some(format!("no policy is called `{name}`: write `policy: {policy}, limit_name: {limit}`"))
 }
 
 /// The limit of the policy that an override replaces, and its name where the policy has several.

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tidegate::driver::StoreDrivers;
+use tidegate::driver::{MemoryOptions, StoreDrivers};
 use tidegate::{Engine, PolicyView};
 
 use crate::secret::SecretSource;
+use crate::store::StoreChoice;
 use crate::{Config, policy};
 
 /// One thing that a reload forgets. It reads as a sentence about the new configuration.
@@ -19,6 +20,12 @@ pub enum Forgotten {
     Store,
     /// Everything: identifiers have other hashes.
     Hashes,
+    /// The counters of identifiers that are hashed because they are long or no plain text.
+    OddHashes,
+    /// Everything that the memory store has saved. It is saved to another file now, or to none.
+    Snapshot { moved: bool },
+    /// What no longer fits into the memory store.
+    MaxBytes,
     /// A policy is not there any more. Another one has the same limits, and was not there before.
     Policy { policy: String, renamed: Option<String> },
     /// A limit of a policy is not there any more. Another one is the same, and was not there before.
@@ -61,9 +68,9 @@ pub fn forgotten(old: &Config, new: &Config, stores: StoreDrivers) -> Vec<Forgot
     if old.store.url != new.store.url || old.store.quorum != new.store.quorum {
         found.push(Forgotten::Store);
     }
-    let hashes = |config: &Config| config.store.hash_key.clone().filter(|_| config.store.hash_keys);
-    if hashes(old) != hashes(new) {
-        found.push(Forgotten::Hashes);
+    found.extend(of_hashes(&old.store, &new.store, stores));
+    if old.store.url == new.store.url {
+        found.extend(of_snapshot(&old.store.memory, &new.store.memory));
     }
     let (before, after) = (counters(old), counters(new));
     for (policy, counters) in &before {
@@ -77,6 +84,32 @@ pub fn forgotten(old: &Config, new: &Config, stores: StoreDrivers) -> Vec<Forgot
     }
     found.sort();
     found
+}
+
+/// What another secret of the hashes forgets.
+fn of_hashes(old: &StoreChoice, new: &StoreChoice, stores: StoreDrivers) -> Option<Forgotten> {
+    let hashes = |store: &StoreChoice| store.hash_key.clone().filter(|_| store.hash_keys);
+    // Only stores over the network have identifiers in their keys.
+    let is_local = matches!(&new.url, SecretSource::Given(url) if stores.is_local(&url.0));
+    if hashes(old) != hashes(new) {
+        Some(Forgotten::Hashes)
+    } else if old.hash_key != new.hash_key && !is_local {
+        Some(Forgotten::OddHashes)
+    } else {
+        None
+    }
+}
+
+/// What the next start does not restore. Without a snapshot, every restart forgets everything.
+fn of_snapshot(old: &MemoryOptions, new: &MemoryOptions) -> Option<Forgotten> {
+    let saved = old.snapshot.as_ref()?;
+    let bytes = |memory: &MemoryOptions| memory.max_bytes.unwrap_or(MemoryOptions::MAX_BYTES);
+    match &new.snapshot {
+        Some(restored) if restored == saved => {
+            (bytes(new) < bytes(old)).then_some(Forgotten::MaxBytes)
+        }
+        other => Some(Forgotten::Snapshot { moved: other.is_some() }),
+    }
 }
 
 /// The policies and limits that only `new` has, of policies that both have.
@@ -192,6 +225,21 @@ impl fmt::Display for Forgotten {
                 "`store.hash_keys` or its secret is another one: after a restart, every counter starts from zero, and \
                  overrides set at run time no longer match",
             ),
+            Self::OddHashes => f.write_str(
+                "`store.hash_key_file` is another one: after a restart, counters of identifiers that are long or no plain \
+                 text start from zero",
+            ),
+            Self::Snapshot { moved: true } => f.write_str(
+                "`store.snapshot` is another file: after a restart, unless you move the old one there, every counter \
+                 starts from zero, and overrides set at run time are gone",
+            ),
+            Self::Snapshot { moved: false } => f.write_str(
+                "`store.snapshot` is gone: after a restart, every counter starts from zero, and overrides set at run \
+                 time are gone",
+            ),
+            Self::MaxBytes => f.write_str(
+                "`store.max_bytes` is lower: after a restart, what no longer fits is forgotten, idle keys first",
+            ),
             Self::Policy { policy, renamed: name } => {
                 write!(f, "policy `{policy}` {}: what it has counted is forgotten", renamed(name))
             }
@@ -260,6 +308,13 @@ mod tests {
         for (old, new) in [
             ("policies: { api: 5/h }", "policies: { api: 500/min burst 3, more: 1/s }"),
             ("policies: { api: 5/h }", "store: { hash_key_file: /k }\npolicies: { api: 5/h }"),
+            // Without a snapshot, every restart forgets everything.
+            ("policies: { api: 5/h }", "store: { snapshot: /s }\npolicies: { api: 5/h }"),
+            ("policies: { api: 5/h }", "store: { max_bytes: 1MiB }\npolicies: { api: 5/h }"),
+            (
+                "store: { snapshot: /s, max_bytes: 1MiB }\npolicies: { api: 5/h }",
+                "store: { snapshot: /s, max_bytes: 1GiB, every: 5s }\npolicies: { api: 5/h }",
+            ),
             ("policies: { api: 5/h }", "policies: { api: token-bucket 5/h capacity 9 }"),
             ("policies: { api: fixed-window 5/h }", "policies: { api: quota 7/day }"),
             (
@@ -332,6 +387,35 @@ mod tests {
             (
                 "policies: { api: 5/h }",
                 "store: { hash_keys: true, hash_key_file: /k }\npolicies: { api: 5/h }",
+                "`store.hash_keys` or its secret is another one: after a restart, every counter starts from zero, and \
+                 overrides set at run time no longer match",
+            ),
+            (
+                "store: { snapshot: /s }\npolicies: { api: 5/h }",
+                "store: { snapshot: /t }\npolicies: { api: 5/h }",
+                "`store.snapshot` is another file: after a restart, unless you move the old one there, every counter \
+                 starts from zero, and overrides set at run time are gone",
+            ),
+            (
+                "store: { snapshot: /s }\npolicies: { api: 5/h }",
+                "policies: { api: 5/h }",
+                "`store.snapshot` is gone: after a restart, every counter starts from zero, and overrides set at run \
+                 time are gone",
+            ),
+            (
+                "store: { snapshot: /s }\npolicies: { api: 5/h }",
+                "store: { snapshot: /s, max_bytes: 255MiB }\npolicies: { api: 5/h }",
+                "`store.max_bytes` is lower: after a restart, what no longer fits is forgotten, idle keys first",
+            ),
+            (
+                "store: { url_file: /u }\npolicies: { api: 5/h }",
+                "store: { url_file: /u, hash_key_file: /k }\npolicies: { api: 5/h }",
+                "`store.hash_key_file` is another one: after a restart, counters of identifiers that are long or no plain \
+                 text start from zero",
+            ),
+            (
+                "store: { url_file: /u, hash_keys: true, hash_key_file: /j }\npolicies: { api: 5/h }",
+                "store: { url_file: /u, hash_keys: true, hash_key_file: /k }\npolicies: { api: 5/h }",
                 "`store.hash_keys` or its secret is another one: after a restart, every counter starts from zero, and \
                  overrides set at run time no longer match",
             ),

@@ -7,7 +7,7 @@ use tidegate::{Cidr, Policy};
 use tidegate_core::text::printable;
 use tidegate_core::{Algorithm, LimitSpec};
 use tidegate_request::{
-    BadChoice, BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes,
+    BadChoice, BadMatch, Case, Choice, CountedBy, KeyParts, Match, Route, Routes, TenantKey,
 };
 
 use super::node::Cursor;
@@ -22,6 +22,8 @@ const PARTS_MATCHED_MAX: usize = 32;
 pub(crate) struct CheckedRoutes {
     pub(crate) in_order: Vec<Route>,
     pub(crate) policy_keys: BTreeMap<String, CountedBy>,
+    /// The policies that each route may ask, and what the route counts by there.
+    pub(crate) route_keys: Vec<Vec<(String, CountedBy)>>,
 }
 
 /// Checks the routes.
@@ -47,7 +49,25 @@ pub(crate) fn routes(file: &text::File, plans: &[Plan], top: &Cursor<'_>) -> Che
         top.field("jwt")
             .warn("is used by nothing: count by a claim, like `key: \"jwt:sub|client_ip\"`");
     }
-    CheckedRoutes { in_order, policy_keys }
+    let route_keys = file.routes.iter().map(|text| route_keys(text, &by_url, &all)).collect();
+    CheckedRoutes { in_order, policy_keys, route_keys }
+}
+
+/// What a route counts by, for each policy that it may ask.
+fn route_keys(text: &text::Route, by_url: &[&str], all: &Routes) -> Vec<(String, CountedBy)> {
+    let own = || text.key.as_ref().and_then(|key| key_parts(key).ok());
+    let key = |(_, policy): (Option<&str>, &str)| {
+        let own = own().filter(|_| !by_url.contains(&policy));
+        let key = match (own, all.key_of(policy)) {
+            (Some(tenant), CountedBy::Tenant(key)) => {
+                CountedBy::Tenant(TenantKey { tenant, ..key.clone() })
+            }
+            (Some(own), _) => CountedBy::One(own),
+            (None, of_policy) => of_policy.clone(),
+        };
+        (policy.to_owned(), key)
+    };
+    text.policy.names().map(key).collect()
 }
 
 /// What a key needs that the file does not have.
@@ -383,5 +403,23 @@ fn forward_auth_problem(policy: &text::Policy, is_proxy: bool) -> Option<&'stati
 }
 
 fn key_parts(text: &OneOrMany) -> Result<KeyParts, String> {
-    KeyParts::read(text.as_slice().iter().map(String::as_str))
+    let parts = KeyParts::read(text.as_slice().iter().map(String::as_str));
+    parts.map_err(|why| {
+        let mut words = text.as_slice().iter().flat_map(|part| part.split('|'));
+        let meant = words.find_map(|word| Some((word.trim(), meant_part(word.trim())?)));
+        meant.map_or(why, |(word, meant)| {
+            format!("unknown key part `{}`, did you mean `{meant}`?", printable(word))
+        })
+    })
+}
+
+/// The key part that somebody meant who wrote it as other programs do: `jwt.sub`, `json:$.email`.
+fn meant_part(word: &str) -> Option<String> {
+    let is_part = |word: &str| KeyParts::read([word]).is_ok();
+    let (name, argument) = word.split_once([':', '.']).filter(|_| !is_part(word))?;
+    let argument = argument.strip_prefix("$.").unwrap_or(argument);
+    let pointer = argument.replace('.', "/");
+    let meant =
+        if name == "json" { format!("json:/{pointer}") } else { format!("{name}:{argument}") };
+    Some(meant).filter(|meant| is_part(meant))
 }

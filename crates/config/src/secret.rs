@@ -39,6 +39,21 @@ pub fn checked_token(token: &str) -> Result<&str, &'static str> {
     Ok(token)
 }
 
+/// Hexadecimal digits of so many are a key of 128 bits, and hardly the name of a file.
+const KEY_DIGITS_MIN: usize = 32;
+
+/// The path of a file with a secret. One that is the secret itself is refused, before anything prints the path.
+pub(crate) fn named_file<'t>(text: &'t str, cursor: &Cursor<'_>) -> Option<&'t Path> {
+    let digits = text.trim();
+    let is_key =
+        digits.len() >= KEY_DIGITS_MIN && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let path = Path::new(text);
+    if is_key && !path.exists() {
+        return cursor.reject("is a secret, not a file: write it into a file and name that file");
+    }
+    Some(path)
+}
+
 /// A secret in the configuration itself, or in a file that is read later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SecretSource {
@@ -58,7 +73,13 @@ impl SecretSource {
             let message = format!("and `{name}` are both given: give one of them");
             return cursor.field(&format!("{name}_file")).reject(message);
         }
-        given.cloned().map(Self::Given).or_else(|| file.map(|file| Self::File(file.into())))
+        let given = given.cloned().map(Self::Given);
+        given.or_else(|| Self::in_file(&format!("{name}_file"), file, cursor))
+    }
+
+    /// The secret in the file that a key names, if it names one.
+    pub(crate) fn in_file(key: &str, file: Option<&String>, cursor: &Cursor<'_>) -> Option<Self> {
+        named_file(file?, &cursor.field(key)).map(|path| Self::File(path.to_owned()))
     }
 
     /// Reads the secret. The line break at the end of a file is not part of it.

@@ -125,8 +125,9 @@ fn with_options(options: &StoreOptions, stores: StoreDrivers, cursor: &Cursor<'_
     };
     choice.nodes = options.nodes.and_then(NonZeroU32::new);
     choice.hash_keys = options.hash_keys == Some(true);
-    choice.hash_key = options.hash_key_file.as_ref().map(|file| SecretSource::File(file.into()));
-    if choice.hash_keys && choice.hash_key.is_none() {
+    let hash_key = options.hash_key_file.as_ref();
+    choice.hash_key = SecretSource::in_file("hash_key_file", hash_key, cursor);
+    if choice.hash_keys && hash_key.is_none() {
         cursor.field("hash_keys").report(
             "needs `hash_key_file`, a file with 32 hexadecimal digits: `openssl rand -hex 16` makes them",
         );

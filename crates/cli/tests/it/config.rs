@@ -210,7 +210,7 @@ client_ip: { ipv6_prefix: 56 }
         ["policies.renamed", "-", "burst: 2, 7/h", "starts from zero"],
         ["routes[path: /login, method: POST].key", "client_ip", "header:x-user", keys],
         ["routes[path: /old]", "match.path: /old, policy: api", "-", "takes effect at once"],
-        ["store", "redis://10.0.0.1", "redis://10.0.0.2", "takes effect at the next start"],
+        ["store.url", "redis://10.0.0.1", "redis://10.0.0.2", "takes effect at the next start"],
     ];
     assert_eq!(rows, expected);
     let output = run(&["validate", &new, "--against", &old]);
@@ -388,6 +388,108 @@ fn validate_against_says_of_each_limit_what_its_counters_become() {
     }
 }
 
+/// Two ways to write the same are no change, and no counter starts from zero.
+#[test]
+fn validate_against_compares_what_is_meant() {
+    let folder = Folder::new();
+    let route = |policy: &str, route: &str| {
+        format!(
+            "client_ip: {{ trusted_proxies: [10.0.0.1] }}\npolicies: {{ a: {policy} }}\nroutes: [{{ policy: a{route} }}]\n"
+        )
+    };
+    let routes = "routes[all requests].key";
+    let (kept, other) =
+        ("counters are kept", "its requests are counted under other keys, which start from zero");
+    let may = "counters are kept; requests may be counted under other keys, which start from zero";
+    let next = "takes effect at the next start";
+    for (old, new, rows) in [
+        (route("5/h", ", key: client_ip"), route("5/h", ", key: [client_ip]"), &[][..]),
+        (route("5/h", ", match: { method: GET }"), route("5/h", ", match: { method: [GET] }"), &[]),
+        (route("5/h", ""), route("5/h", ", key: client_ip"), &[[routes, "-", "client_ip", kept]]),
+        (
+            route("{ limit: 5/h, key: host }", ""),
+            route("{ limit: 5/h, key: host }", ", key: [host]"),
+            &[[routes, "-", "host", kept]],
+        ),
+        (
+            route("5/h", ", key: \"header:X-User\""),
+            route("5/h", ", key: \"header:x-user\""),
+            &[[routes, "header:X-User", "header:x-user", kept]],
+        ),
+        (route("5/h", ""), route("5/h", ", key: host"), &[[routes, "-", "host", other]]),
+        (
+            route("5/h", ", key: client_ip"),
+            route("5/h", ", key: [client_ip, host]"),
+            &[[routes, "client_ip", "[client_ip, host]", other]],
+        ),
+        (
+            route("5/h", ""),
+            route("{ limit: 5/h, key: client_ip }", ""),
+            &[["policies.a.key", "-", "client_ip", kept]],
+        ),
+        (
+            route("5/h", ""),
+            route("{ limit: 5/h, key: host }", ""),
+            &[["policies.a.key", "-", "host", may]],
+        ),
+        (
+            "store: redis://h".to_owned(),
+            "store: { url: redis://h, deadline: 30ms }".to_owned(),
+            &[["store.deadline", "-", "30ms", next]],
+        ),
+        (
+            "listen: { http: 127.0.0.1:1 }".to_owned(),
+            "listen: { http: { address: 127.0.0.1:1 }, grpc: 127.0.0.1:2 }".to_owned(),
+            &[["listen.grpc", "-", "127.0.0.1:2", next]],
+        ),
+    ] {
+        assert_eq!(changes(&folder, &old, &new), rows, "{old} {new}");
+    }
+}
+
+#[test]
+fn validate_against_says_when_requests_under_way_are_counted_anew() {
+    let folder = Folder::new();
+    let file = |proxy: &str| {
+        format!(
+            "store: redis://h\nlisten: {{ proxy: 127.0.0.1:8000 }}\nproxy: {{ upstream: {proxy} }}\n"
+        )
+    };
+    let anew =
+        "requests at the upstreams are counted from zero: those under way are not counted any more";
+    let (fleet, at_once) = ("in_flight: { max: 9, scope: fleet }", "takes effect at once");
+    let (scope, upstream) = ("proxy.in_flight.scope", "proxy.upstream");
+    for (old, new, rows) in [
+        (
+            "unix:/a, in_flight: { max: 9 }".to_owned(),
+            format!("unix:/a, {fleet}"),
+            &[[scope, "-", "fleet", anew]][..],
+        ),
+        (
+            "unix:/a, in_flight: { max: 9 }".to_owned(),
+            "unix:/a, in_flight: { max: 9, scope: node }".to_owned(),
+            &[[scope, "-", "node", at_once]],
+        ),
+        (
+            format!("unix:/a, {fleet}"),
+            format!("unix:/b, {fleet}"),
+            &[[upstream, "unix:/a", "unix:/b", anew]],
+        ),
+        (
+            format!("[unix:/a, unix:/b], {fleet}"),
+            format!("[unix:/b, unix:/a], {fleet}"),
+            &[[upstream, "[unix:/a, unix:/b]", "[unix:/b, unix:/a]", at_once]],
+        ),
+        (
+            "unix:/a, in_flight: { max: 9 }".to_owned(),
+            "unix:/b, in_flight: { max: 9 }".to_owned(),
+            &[[upstream, "unix:/a", "unix:/b", at_once]],
+        ),
+    ] {
+        assert_eq!(changes(&folder, &file(&old), &file(&new)), rows, "{old} {new}");
+    }
+}
+
 #[test]
 fn validate_against_says_that_the_policy_of_a_plan_counts_its_requests() {
     let folder = Folder::new();
@@ -489,6 +591,20 @@ fn validate_refuses_what_a_start_would_refuse_in_a_named_file() {
         assert!(!output.stderr.contains("canary"), "{}", output.stderr);
         let started = run(&["serve", "-c", &file]);
         assert_eq!(started.code, Some(1), "{text}: {}", started.stderr);
+    }
+}
+
+/// `hash_key_file` is given the secret itself.
+#[test]
+fn a_secret_in_the_place_of_its_file_is_not_printed() {
+    const SECRET: &str = "00112233445566778899aabbccddeeff";
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", format!("store: {{ hash_key_file: {SECRET} }}"));
+    for args in [&["validate", &file][..], &["serve", "-c", &file], &["doctor", "-c", &file]] {
+        let output = run(args);
+        let all = output.stdout + &output.stderr;
+        assert!(all.contains("is a secret, not a file"), "{args:?}: {all}");
+        assert!(!all.contains(SECRET), "{args:?}: {all}");
     }
 }
 

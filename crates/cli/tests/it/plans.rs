@@ -249,6 +249,10 @@ fn a_key_gets_a_limit_in_place_of_one_of_several() {
                 );
             }
         }
+        let body = json!({"limit_name": "requests", "limit": "50/day"}).to_string();
+        let reply = server.send("PUT", &format!("{path}?limit_name=units"), &[], body.as_bytes());
+        assert_eq!((reply.status, &reply.json()["field"]), (400, &json!("limit_name")));
+        assert!(reply.json()["detail"].as_str().unwrap().contains("belongs in the body"));
         let one = server.get(&format!("{path}?limit_name=units")).json();
         let expected = json!({"policy": "plan", "key": "ann", "limit_name": "units", "limit": "50/day", "ttl_ms": null});
         assert_eq!(one, expected);

@@ -168,7 +168,7 @@ fn asked(options: &SourceOptions, failures: u32, cursor: &Cursor<'_>) -> Option<
         }
     }
     let ca_file = options.ca_file.as_ref().map(Into::into);
-    let token = options.token_file.as_ref().map(|file| SecretSource::File(file.into()));
+    let token = SecretSource::in_file("token_file", options.token_file.as_ref(), cursor);
     Some(Ask { uri, answer, every, timeout, failures, ca_file, token })
 }
 

@@ -1,13 +1,14 @@
 //! What a reload makes of a setting that differs.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate::driver::StoreDrivers;
 use tidegate::{Engine, PolicyView};
 use tidegate_core::text::printable;
 
 use super::ORDER;
+use crate::proxy::InFlightScope;
 use crate::reload::{Forgotten, begun, forgotten};
 use crate::{Config, policy};
 
@@ -18,6 +19,9 @@ const AT_ONCE: &str = "takes effect at once";
 const KEPT: &str = "counters are kept";
 const FROM_ZERO: &str = "starts from zero";
 
+/// What decides which counter `proxy.in_flight` has.
+const OF_IN_FLIGHT: [&str; 2] = ["in_flight.scope", "upstream"];
+
 /// What effects depend on, of both configurations.
 pub(super) struct Effects {
     forgotten: Vec<Forgotten>,
@@ -25,6 +29,10 @@ pub(super) struct Effects {
     begun: Vec<(String, String)>,
     /// Whether a policy that both have is enforced for more callers, or for fewer.
     enforced: BTreeMap<String, Ordering>,
+    /// The entries of routes and policies that count by the same keys as before.
+    same_keys: BTreeSet<String>,
+    /// Whether requests at the upstreams have another counter.
+    in_flight_anew: bool,
 }
 
 /// A setting that differs.
@@ -41,7 +49,12 @@ pub(super) struct Setting<'a> {
 }
 
 impl Effects {
-    pub(super) fn new(old: &Config, new: &Config, stores: StoreDrivers) -> Self {
+    pub(super) fn new(
+        old: &Config,
+        new: &Config,
+        same_keys: BTreeSet<String>,
+        stores: StoreDrivers,
+    ) -> Self {
         let (before, after) = (enforced(old), enforced(new));
         let compared = before.into_iter().filter_map(|(policy, part)| {
             let order = after.get(&policy)?.cmp(&part);
@@ -51,6 +64,10 @@ impl Effects {
             forgotten: forgotten(old, new, stores),
             begun: begun(old, new),
             enforced: compared.collect(),
+            same_keys,
+            in_flight_anew: in_flight_counter(old)
+                .zip(in_flight_counter(new))
+                .is_some_and(|(old, new)| old != new),
         }
     }
 
@@ -63,7 +80,8 @@ impl Effects {
             "policies" => return self.of_policy(setting),
             "mode" => return self.of_mode(),
             "routes" if is_whole => AT_ONCE,
-            "routes" if path.starts_with("key") => {
+            "routes" if path == "key" && self.same_keys.contains(entry) => KEPT,
+            "routes" if path == "key" => {
                 "its requests are counted under other keys, which start from zero"
             }
             "routes" if path == "policy" => "its requests are counted by another policy",
@@ -72,6 +90,9 @@ impl Effects {
             }
             "routes" if path == ORDER => {
                 "requests that several of these match take the first of them"
+            }
+            "proxy" if self.in_flight_anew && OF_IN_FLIGHT.contains(&path) => {
+                "requests at the upstreams are counted from zero: those under way are not counted any more"
             }
             "client_ip" | "jwt" => "clients may be counted under other keys, which start from zero",
             _ => AT_ONCE,
@@ -110,7 +131,7 @@ impl Effects {
         let is_new = self.begun.iter().any(begins) || self.is_forgotten(setting);
         let counters = match setting.path {
             _ if is_new => FROM_ZERO,
-            "key" | "share.by" => {
+            "key" | "share.by" if !self.same_keys.contains(setting.entry) => {
                 "counters are kept; requests may be counted under other keys, which start from zero"
             }
             _ => KEPT,
@@ -144,7 +165,12 @@ impl Effects {
     /// Whether counters of a policy, or of the limit that a path is in, are forgotten.
     fn is_forgotten(&self, setting: Setting<'_>) -> bool {
         self.forgotten.iter().any(|it| match it {
-            Forgotten::Prefix | Forgotten::Store | Forgotten::Hashes => false,
+            Forgotten::Prefix
+            | Forgotten::Store
+            | Forgotten::Hashes
+            | Forgotten::OddHashes
+            | Forgotten::Snapshot { .. }
+            | Forgotten::MaxBytes => false,
             Forgotten::Policy { policy, .. }
             | Forgotten::Tag { policy, .. }
             | Forgotten::Quorum { policy, .. } => setting.is_of(policy),
@@ -179,6 +205,15 @@ const fn refused(order: Ordering) -> Option<&'static str> {
         Ordering::Less => Some("fewer callers are refused"),
         Ordering::Equal => None,
     }
+}
+
+/// What the requests at the upstreams are counted by: this node, or the upstreams of a fleet in any order.
+fn in_flight_counter(config: &Config) -> Option<BTreeSet<String>> {
+    let proxy = config.proxy.as_ref()?;
+    Some(match proxy.in_flight?.scope {
+        InFlightScope::Node => BTreeSet::new(),
+        InFlightScope::Fleet => proxy.upstreams.iter().map(ToString::to_string).collect(),
+    })
 }
 
 /// The part of the callers that each policy may refuse, in millionths.

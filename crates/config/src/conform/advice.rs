@@ -1,20 +1,30 @@
 //! What to write instead, for the mistakes that people make most: the corrected line where there is one.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use serde_json::Value as Schema;
+use serde_json::{Map, Value as Schema};
 use tidegate_core::text::{closest, printable};
 use tidegate_core::{LimitSpec, read_duration};
 
+use super::super::jwt::FETCHES_NOTHING;
 use super::super::node::{Key, Node, Text, Value};
+use super::super::policy::limit_from_line;
 use super::super::problem::Problem;
-use super::super::schema::{SCHEMA, choices, example, words};
+use super::super::schema::{SCHEMA, choices, example, resolved, words};
 use super::{at_path, conform, is_kind};
+
+/// The section of the policies.
+const POLICIES: &str = "policies";
 
 /// What to write instead of a value of the wrong type, at a key of this name.
 pub(super) fn for_value(value: &Value, schema: &Schema, key: &str) -> Option<String> {
     let choices = choices(schema);
     match value {
+        Value::Whole(number) if choices.iter().any(|it| only_number(it).is_some()) => {
+            let name = choices.iter().find_map(|it| only_number(it))?;
+            Some(format!("expected a map: write `{key}: {{ {name}: {number} }}`"))
+        }
         Value::Whole(number) => {
             let like = |schema| example(schema).and_then(Schema::as_str);
             let like = like(schema).or_else(|| choices.iter().copied().find_map(like))?;
@@ -27,6 +37,13 @@ pub(super) fn for_value(value: &Value, schema: &Schema, key: &str) -> Option<Str
         }
         _ => None,
     }
+}
+
+/// The number that a map has to have, if it is all that it has to have.
+fn only_number(schema: &Schema) -> Option<&str> {
+    let [only] = &schema.get("required")?.as_array()?[..] else { return None };
+    let is_number = is_kind(&schema["properties"][only.as_str()?], "integer");
+    only.as_str().filter(|_| is_number)
 }
 
 fn names_with_values(choices: &[&Schema]) -> Option<String> {
@@ -48,6 +65,15 @@ fn for_text(text: &Text, choices: &[&Schema], key: &str) -> Option<String> {
     if choices.iter().any(of_texts) {
         return Some(format!("expected a list: write `{key}: [{shown}]`"));
     }
+    let is_of_texts = |it: &&Schema| {
+        let inner = it.get("additionalProperties").filter(|_| it.get("properties").is_none());
+        inner.is_some_and(|inner| is_kind(inner, "string"))
+    };
+    if choices.iter().any(is_of_texts) {
+        return Some(format!(
+            "expected names with values: write `{key}: {{ {shown}: \"*\" }}` for any value"
+        ));
+    }
     let (name, expected) = match key {
         "refusal" => ("page", "a map"),
         "deny_cache" => ("ttl", "true, false or a map"),
@@ -58,24 +84,52 @@ fn for_text(text: &Text, choices: &[&Schema], key: &str) -> Option<String> {
 
 /// What was meant by a key that sounds right and is none, by its value. `path`: where it is.
 pub(super) fn for_key(name: &str, node: &Node, known: &[&str], path: &str) -> Option<String> {
+    let name = &*printable(name);
     if let Some(several) = several_limits(path).filter(|_| is_option_of_policies(name)) {
         return Some(format!(
             "`{name}` belongs to the policy, not to one of its limits: write it beside `{several}`"
         ));
     }
     let meant = match name {
-        "jwks_url" | "jwks_uri" if path == "jwt" => {
-            "tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a timer write that file and \
-             reload"
-        }
+        "jwks_url" | "jwks_uri" if path == "jwt" => FETCHES_NOTHING,
         "secret" if path == "jwt" => {
             "write the secret into a file, and name the file as `keys_file`"
         }
-        "name" if known.contains(&"limit_name") => "did you mean `limit_name`?",
-        _ => return for_limits(name, node, known),
+        _ => {
+            let other =
+                OTHER_NAMES.iter().find(|(theirs, ours)| *theirs == name && known.contains(ours));
+            return match other {
+                Some((_, ours)) => Some(format!("unknown key `{name}`, did you mean `{ours}`?")),
+                None => for_limits(name, node, known).or_else(|| for_namesake(name, path)),
+            };
+        }
     };
-    let comma = if meant.starts_with("did") { "," } else { ":" };
-    Some(format!("unknown key `{name}`{comma} {meant}"))
+    Some(format!("unknown key `{name}`: {meant}"))
+}
+
+/// What other programs and tokens call some of our keys.
+const OTHER_NAMES: [(&str, &str); 4] =
+    [("name", "limit_name"), ("aud", "audience"), ("iss", "issuer"), ("alg", "algorithms")];
+
+/// The key of a map that is called the same in a section, as `in_flight` of the proxy and of an adaptive limit.
+fn for_namesake(name: &str, path: &str) -> Option<String> {
+    let (_, last) = path.rsplit_once('.').filter(|(parent, _)| *parent != POLICIES)?;
+    let sections = SCHEMA["properties"].as_object()?;
+    let mut found = sections.iter().filter(|(section, schema)| {
+        let namesake = property(schema, last).filter(|_| path != format!("{section}.{last}"));
+        namesake.is_some_and(|namesake| property(namesake, name).is_some())
+    });
+    let (section, _) = found.next()?;
+    Some(format!("unknown key `{name}`, did you mean `{section}.{last}`?"))
+}
+
+/// What a missing key is needed for, where something beside it looks like it could do without.
+pub(super) fn for_missing(name: &str, given: &BTreeSet<String>) -> &'static str {
+    if name == "upstream" && given.contains("refusal") {
+        ": `refusal` is what the reverse proxy answers, which needs one"
+    } else {
+        ""
+    }
 }
 
 /// `all` or `any`, if a path ends in one of its limits.
@@ -86,8 +140,12 @@ fn several_limits(path: &str) -> Option<&'static str> {
 
 /// Whether policies have a key of this name.
 fn is_option_of_policies(name: &str) -> bool {
-    let has = |it: &&Schema| it.get("properties").is_some_and(|it| it.get(name).is_some());
-    choices(&SCHEMA["properties"]["policies"]["additionalProperties"]).iter().any(has)
+    property(&SCHEMA["properties"][POLICIES]["additionalProperties"], name).is_some()
+}
+
+/// The key of this name, in any of the maps that a schema allows.
+fn property<'s>(schema: &'s Schema, name: &str) -> Option<&'s Schema> {
+    choices(schema).into_iter().find_map(|it| it.get("properties")?.get(name))
 }
 
 /// What was meant by a key that has to do with limits.
@@ -123,6 +181,13 @@ pub(super) fn for_word(
     let maps: Vec<_> = examples.filter(|it| it.is_object()).collect();
     if let Some(map) = maps.iter().find(|map| map.get(typed).is_some()) {
         return Some(format!("`{typed}` needs a value: write `{key}: {}`", in_line(map)));
+    }
+    let is_url = |value: &Schema| value.as_str().is_some_and(|it| it.contains("://"));
+    let of_url = maps.iter().filter_map(|map| map.as_object()).flatten();
+    let mut of_url = of_url.filter(|(_, it)| typed.contains("://") && is_url(it));
+    if let Some((name, _)) = of_url.next() {
+        // A URL may hold a secret.
+        return Some(format!("a URL needs a name: write `{key}: {{ {name}: … }}`"));
     }
     if maps.is_empty() || closest(typed, known.iter().copied()).is_some() {
         return None;
@@ -208,14 +273,50 @@ pub(super) fn take_misplaced(
     problems
 }
 
-/// Whether a value could be a policy.
-pub(super) fn is_policy(node: &mut Node) -> bool {
-    let schema = &SCHEMA["properties"]["policies"]["additionalProperties"];
-    let mut problems = Vec::new();
-    match &node.value {
-        Value::Text(line) => return LimitSpec::from_line(&line.text).is_ok(),
-        Value::Map(entries) if !entries.is_empty() => conform(node, schema, "", &mut problems),
-        _ => return false,
+/// Where a key belongs that is none here: below one of these properties, or among the policies.
+pub(super) fn for_misplaced(
+    name: &str,
+    node: &mut Node,
+    properties: &Map<String, Schema>,
+) -> Option<String> {
+    let mut homes: Vec<(&str, &Schema)> = Vec::new();
+    for (section, schema) in properties {
+        let of_names = resolved(schema).get("additionalProperties").filter(|it| it.is_object());
+        let found = property(of_names.unwrap_or(schema), name);
+        homes.extend(found.map(|schema| (section.as_str(), schema)));
     }
+    let name = printable(name);
+    // A policy may have the name of some setting.
+    let is_setting = homes.iter().any(|(_, schema)| conforms(node, schema));
+    if properties.contains_key(POLICIES) && !is_setting && is_policy(node) {
+        return Some(format!("`{name}` looks like a policy: indent it below `policies:`"));
+    }
+    let place = |section: &str| match section {
+        POLICIES => "a policy".to_owned(),
+        section => format!("`{section}`"),
+    };
+    let places: Vec<_> = homes.iter().map(|(section, _)| place(section)).collect();
+    let how = match &homes[..] {
+        [] => return None,
+        [(section, _)] if *section != POLICIES => format!("write `{section}: {{ {name}: … }}`"),
+        _ => "indent it below that".to_owned(),
+    };
+    Some(format!("`{name}` belongs to {}: {how}", places.join(" or ")))
+}
+
+fn conforms(node: &mut Node, schema: &Schema) -> bool {
+    let mut problems = Vec::new();
+    conform(node, schema, "", &mut problems);
     problems.is_empty()
+}
+
+/// Whether a value could be a policy.
+fn is_policy(node: &mut Node) -> bool {
+    match &node.value {
+        Value::Text(line) => limit_from_line(&line.text).is_ok(),
+        Value::Map(entries) if !entries.is_empty() => {
+            conforms(node, &SCHEMA["properties"][POLICIES]["additionalProperties"])
+        }
+        _ => false,
+    }
 }

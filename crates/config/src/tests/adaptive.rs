@@ -61,8 +61,7 @@ fn what_no_limit_can_follow_is_told_where_it_stands() {
         ),
         (
             "{ source: { probe: 'https://db/', token: secret } }",
-            "adaptive.source: unknown key `token`: expected one of ca_file, every, fixed, healthy, latency, measure, \
-             observe, overloaded, pointer, pool, probe, prometheus, query, target, timeout, token_file",
+            "adaptive.source: unknown key `token`, did you mean `token_file`?",
         ),
         (
             "{ source: { pool: db, token_file: /token } }",

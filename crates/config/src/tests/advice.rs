@@ -107,7 +107,7 @@ fn only_near_words_are_suggested() {
     for (typed, meant) in
         [("limt", Some("limit")), ("brust", Some("burst")), ("rate", None), ("max", None)]
     {
-        let told = problems(&format!("policies:\n  api: {{ limit: 5/s, {typed}: 3 }}"));
+        let told = problems(&format!("policies:\n  api: {{ mode: shadow, {typed}: 3 }}"));
         let suggestion = meant.map(|meant| format!("did you mean `{meant}`?"));
         assert_eq!(told[0].contains("did you mean"), meant.is_some(), "{typed}: {told:?}");
         assert!(told[0].contains(&suggestion.unwrap_or_default()), "{typed}: {told:?}");
@@ -155,7 +155,7 @@ fn bounds_on_requests_at_the_upstreams_say_what_to_write() {
         )
     };
     for (in_flight, problem) in [
-        ("200", "proxy.in_flight: expected a map"),
+        ("200", "proxy.in_flight: expected a map: write `in_flight: { max: 200 }`"),
         ("{ max: 0 }", "proxy.in_flight.max: expected a whole number from 1 to 10000"),
         ("{ max: 20000, scope: fleet }", "expected a whole number from 1 to 10000"),
         ("{ max: 200, scope: flet }", "fleet"),
@@ -232,6 +232,158 @@ fn a_line_under_limit_gets_the_map_to_write() {
 }
 
 #[test]
+fn keys_in_the_wrong_place_are_told_where_they_belong() {
+    let store = |name: &str| format!("`{name}` belongs to `store`: write `store: {{ {name}: … }}`");
+    let proxy = |name: &str| format!("`{name}` belongs to `proxy`: write `proxy: {{ {name}: … }}`");
+    let policy = "looks like a policy: indent it below `policies:`";
+    for (text, told) in [
+        ("max_bytes: 512MB", store("max_bytes")),
+        ("snapshot: /tmp/x", store("snapshot")),
+        ("hash_key_file: /k", store("hash_key_file")),
+        ("hash_keys: true", store("hash_keys")),
+        ("refusal: { page: a.html }", proxy("refusal")),
+        ("in_flight: { max: 200 }", proxy("in_flight")),
+        // Also with a wrong value.
+        ("in_flight: 200", proxy("in_flight")),
+        ("enforce: 10%", "`enforce` belongs to a policy: indent it below that".to_owned()),
+        ("limit: 100/min", "`limit` belongs to a policy: indent it below that".to_owned()),
+        ("every: 10s", "`every` belongs to a policy or `store`: indent it below that".to_owned()),
+        // Policies with the name of a setting.
+        ("health: 100/min", format!("`health` {policy}")),
+        ("in_flight: { limit: 5/s }", format!("`in_flight` {policy}")),
+        (
+            "policies: { a: { limit: 5/s, source: cpu } }",
+            "policies.a: `source` belongs to `adaptive`: write `adaptive: { source: … }`"
+                .to_owned(),
+        ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { observe: db } } }",
+            "policies.a.adaptive: `observe` belongs to `source`: write `source: { observe: … }`"
+                .to_owned(),
+        ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { probe: \"http://h/\" } } }",
+            "policies.a.adaptive: `probe` belongs to `source`: write `source: { probe: … }`"
+                .to_owned(),
+        ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { source: latency, in_flight: { max: 16, scope: fleet } } } }",
+            "policies.a.adaptive.in_flight: unknown key `max`, did you mean `proxy.in_flight`?"
+                .to_owned(),
+        ),
+        // What is there already was not meant.
+        (
+            "store: { hash_keys: true, hash_key: x, url: redis://h }",
+            "store: unknown key `hash_key`, did you mean `hash_key_file`?".to_owned(),
+        ),
+        (
+            "store: { hash_keys: true, hash_keyz: x }",
+            "store: unknown key `hash_keyz`: expected one of breaker".to_owned(),
+        ),
+        ("snapshots: /tmp/x", "unknown key `snapshots`: expected one of".to_owned()),
+    ] {
+        let said = problems(text);
+        let told = format!(": {told}");
+        assert!(said.iter().any(|line| line.contains(&told)), "{text}: {said:?}");
+    }
+}
+
+#[test]
+fn a_secret_in_the_place_of_its_file_is_refused_and_not_repeated() {
+    let secret = "00112233445566778899aabbccddeeff";
+    for (before, key, after) in [
+        ("store: { ", "hash_key_file", " }"),
+        ("store: { hash_keys: true, ", "hash_key_file", " }"),
+        ("store: { ", "url_file", " }"),
+        ("store: { ", "quorum_file", " }"),
+        ("admin: { ", "token_file", " }"),
+        ("listen: { resp: { address: 127.0.0.1:1, ", "password_file", " } }"),
+        ("jwt: { algorithms: HS256, ", "keys_file", " }"),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { source: { probe: \"https://h/\", ",
+            "token_file",
+            " } } } }",
+        ),
+    ] {
+        let said = problems(&format!("{before}{key}: \"{secret}\"{after}"));
+        let told =
+            format!("{key}: is a secret, not a file: write it into a file and name that file");
+        assert!(said.len() == 1 && said[0].ends_with(&told), "{key}: {said:?}");
+        assert!(!said[0].contains(secret), "{said:?}");
+    }
+    // The name of a file has other letters.
+    check("store: { hash_key_file: /00112233445566778899aabbccddeeff }", &[]);
+}
+
+/// Checks the only problem of a file, without its place.
+#[track_caller]
+fn check_message(text: &str, told: &str) {
+    let said = problems(text);
+    let messages: Vec<_> = said.iter().map(|line| line.splitn(4, ':').last().unwrap()).collect();
+    assert_eq!(messages, [format!(" {told}")], "{text}");
+}
+
+#[test]
+fn what_other_programs_call_otherwise_gets_what_to_write() {
+    let route = |more: &str| format!("policies: {{ a: 5/s }}\nroutes: [{{ policy: a, {more} }}]");
+    for (text, told) in [
+        (
+            "jwt: { jwks_file: \"https://a/jwks\", algorithms: RS256 }".to_owned(),
+            "jwt.jwks_file: is a URL: tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a timer \
+             write that file and reload",
+        ),
+        (
+            "jwt: { keys_file: \"https://a/key.pem\", algorithms: RS256 }".to_owned(),
+            "jwt.keys_file: is a URL: tidegate fetches nothing. Write `jwks_file: /etc/tidegate/jwks.json`, and let a timer \
+             write that file and reload",
+        ),
+        (
+            "jwt: { keys_file: k, algorithms: RS256, aud: api }".to_owned(),
+            "jwt: unknown key `aud`, did you mean `audience`?",
+        ),
+        (
+            "policies: { plan: { all: [{ name: day, limit: 5/day }, { name: s, limit: 5/s }] } }\n\
+             overrides: [{ policy: plan.day, key: k, limit: 7/day }]"
+                .to_owned(),
+            "overrides[0].policy: no policy is called `plan.day`: write `policy: plan, limit_name: day`",
+        ),
+        (
+            "policies: { a: { limit: 5/s, adaptive: { source: \"http://u:hunter2@h/\" } } }"
+                .to_owned(),
+            "policies.a.adaptive.source: a URL needs a name: write `source: { probe: … }`",
+        ),
+        (
+            route("match: { header: x-plan }"),
+            "routes[0].match.header: expected names with values: write `header: { x-plan: \"*\" }` for any value",
+        ),
+        (
+            route("key: jwt.sub"),
+            "routes[0].key: unknown key part `jwt.sub`, did you mean `jwt:sub`?",
+        ),
+        (
+            route("key: \"json:email\""),
+            "routes[0].key: unknown key part `json:email`, did you mean `json:/email`?",
+        ),
+        (
+            route("key: [host, \"json:$.user.email|client_ip\"]"),
+            "routes[0].key: unknown key part `json:$.user.email`, did you mean `json:/user/email`?",
+        ),
+        (
+            "listen: { proxy: 127.0.0.1:80 }\nproxy: { refusal: { page: a.html } }".to_owned(),
+            "proxy: `upstream` is missing: `refusal` is what the reverse proxy answers, which needs one",
+        ),
+        (
+            "store: { snapshot: true }".to_owned(),
+            "store.snapshot: expected text like /var/lib/tidegate/counters, got true or false",
+        ),
+    ] {
+        check_message(&text, told);
+    }
+    // What is told to be written is right.
+    check(&route("match: { header: { x-plan: \"*\" } }"), &[]);
+}
+
+#[test]
 fn likely_mistakes_get_what_to_write() {
     let proxy = |refusal: &str| {
         format!(
@@ -299,10 +451,7 @@ fn likely_mistakes_get_what_to_write() {
             "headers.dialect: unknown `draft-8`, did you mean `draft-11`?",
         ),
     ] {
-        let said = problems(&text);
-        let messages: Vec<_> =
-            said.iter().map(|line| line.splitn(4, ':').last().unwrap()).collect();
-        assert_eq!(messages, [format!(" {told}")], "{text}");
+        check_message(&text, told);
     }
     // Nothing of a secret is repeated.
     for text in [

@@ -96,9 +96,7 @@ fn a_part_that_makes_no_sense_is_told_with_what_to_write() {
     }
     check(
         "policies: { api: { limit: 5/h, enforce: true } }",
-        &[
-            "f:1:41: policies.api.enforce: expected text like 10% or a number, got true or false (put it in quotes)",
-        ],
+        &["f:1:41: policies.api.enforce: expected text like 10% or a number, got true or false"],
     );
     check(
         "policies: { api: { limit: 5/h, mode: shadow, enforce: 10% } }",

@@ -82,7 +82,7 @@ impl VerifyingKey {
             found.push((None, None, key));
         }
         if found.is_empty() {
-            return Err(expected.to_owned());
+            return Err(no_public_key(text).unwrap_or(expected).to_owned());
         }
         Self::all(found, algorithms)
     }
@@ -219,13 +219,20 @@ impl Written {
     }
 }
 
+const JSON: &str = "is JSON: give a key set as `jwks_file`";
+
+/// Where the text of a file begins.
+fn begin(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).trim_ascii_start()
+}
+
 /// What a file is that somebody may take for a secret, although others may know it.
 fn not_a_secret(text: &[u8]) -> Option<&'static str> {
-    let begin = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).trim_ascii_start();
+    let begin = begin(text);
     // A value of more than 255 bytes: a certificate, or a private key.
     let is_der = text.starts_with(&[0x30, 0x82]) || Written::from_der(text).is_some();
     if begin.starts_with(b"{") {
-        Some("is JSON: give a key set as `jwks_file`")
+        Some(JSON)
     } else if is_der {
         Some("has a key or a certificate in DER, and HS algorithms need a secret")
     } else if ["ssh-", "ecdsa-sha2-"].iter().any(|name| begin.starts_with(name.as_bytes())) {
@@ -233,6 +240,30 @@ fn not_a_secret(text: &[u8]) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// What a file is that has no public key as we read them, and how to make one of it.
+fn no_public_key(text: &[u8]) -> Option<&'static str> {
+    // The first that is there: `RSA PRIVATE KEY` and `EC PRIVATE KEY` are private keys, too.
+    const KINDS: [(&[u8], &str); 3] = [
+        (
+            b"PRIVATE KEY-----",
+            "has a private key, which only the issuer needs: `openssl pkey -in FILE -pubout` prints its public key",
+        ),
+        (
+            b"-----BEGIN CERTIFICATE-----",
+            "has a certificate: `openssl x509 -in FILE -pubkey -noout` prints its public key",
+        ),
+        (
+            b"-----BEGIN RSA PUBLIC KEY-----",
+            "has a key in PKCS#1: `openssl rsa -RSAPublicKey_in -in FILE -pubout` prints it as `PUBLIC KEY`",
+        ),
+    ];
+    if begin(text).starts_with(b"{") {
+        return Some(JSON);
+    }
+    let has = |label: &[u8]| text.windows(label.len()).any(|window| window == label);
+    KINDS.into_iter().find(|(label, _)| has(label)).map(|(_, what)| what)
 }
 
 /// The content of a DER value with this tag, and what follows it.

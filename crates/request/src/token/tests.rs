@@ -390,8 +390,24 @@ fn keys_that_would_not_protect_are_refused_and_not_repeated() {
         (
             "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
             &["RS256"],
-            "has no public key",
+            "has a private key, which only the issuer needs: `openssl pkey -in FILE -pubout`",
         ),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+            &["RS256"],
+            "has a private key",
+        ),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            &["RS256"],
+            "has a certificate: `openssl x509 -in FILE -pubkey -noout`",
+        ),
+        (
+            "-----BEGIN RSA PUBLIC KEY-----\nAAAA\n-----END RSA PUBLIC KEY-----\n",
+            &["RS256"],
+            "has a key in PKCS#1: `openssl rsa -RSAPublicKey_in -in FILE -pubout`",
+        ),
+        (&*set, &["RS256"], "is JSON: give a key set as `jwks_file`"),
     ] {
         let error = TokenVerifier::with_keys(text.as_bytes(), rules(algorithms)).unwrap_err();
         assert!(error.starts_with(expected), "{error}");

@@ -101,8 +101,13 @@ pub(super) async fn show(request: ApiRequest) -> HandlerResult {
 
 pub(super) async fn set(request: ApiRequest) -> HandlerResult {
     request.require_operator()?;
-    let ApiRequest { api, params, body, .. } = request;
+    let ApiRequest { api, params, body, head, .. } = request;
     let (policy, key) = (params.at(0), params.at(1));
+    // Ignored, it would set the override of another limit, or of the whole policy.
+    if head.uri.query().unwrap_or_default().split('&').any(|it| it.starts_with("limit_name")) {
+        let what = "belongs in the body: only GET and DELETE take it from the query";
+        return Err(Problem::bad_field("limit_name", what));
+    }
     // A mistyped network would be stored as a key that no request has.
     network_of_key(key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
     let body = body::read(body).await?;
