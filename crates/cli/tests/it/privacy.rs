@@ -389,3 +389,58 @@ fn odd_identifiers_are_hashed_under_the_secret_of_the_file() {
         assert_eq!(seen, left, "{key}");
     }
 }
+#[test]
+fn overrides_from_before_keys_were_hashed_are_named_and_can_be_removed() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let secret = folder.write("secret", SECRET);
+    let config = |options: &str| {
+        let store = format!("store: {{ url: '{}', deadline: 5s{options} }}\n", redis.url());
+        let all = "{ all: [{ name: second, limit: 5/s }, { name: day, limit: 9/day }] }";
+        let policies = format!("policies: {{ api: 5/h, plan: {all} }}\n");
+        folder.write("tidegate.yaml", format!("{store}{policies}"))
+    };
+    let set = |server: &Server, path: &str, body: &str| {
+        let set = server.send("PUT", &format!("/v1/overrides/{path}"), &[], body.as_bytes());
+        assert_eq!(set.status, 204, "{set:?}");
+    };
+    let before = Server::start_with(&["serve", "-c", &config(""), "--listen", "127.0.0.1:0"]);
+    set(&before, &format!("api/{USER}"), r#"{"block":true}"#);
+    set(&before, &format!("plan/{USER}"), r#"{"limit_name":"day","limit":"2/day"}"#);
+    set(&before, "api/10.0.0.0%2F8", r#"{"block":true}"#);
+    drop(before);
+
+    let config = config(&format!(", hash_keys: true, hash_key_file: {secret}"));
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &config, "--listen", "127.0.0.1:0"], &log);
+    let warned = |count: u32| {
+        let log = fs::read_to_string(&log).unwrap();
+        let lines = log.lines().filter(|line| line.contains("were set without `store.hash_keys`"));
+        let counts = lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        counts.filter(|line| line["count"] == count).count()
+    };
+    wait_until("the log says how many there are", DEADLINE, || warned(2) == 1);
+    let doctor = || run(&["doctor", "-c", &config]).stdout;
+    let found = doctor();
+    assert!(found.contains("2 were set without store.hash_keys"), "{found}");
+    set(&server, "api/new@example.com", r#"{"block":true}"#);
+
+    let path = format!("/v1/overrides/api/{USER}");
+    assert_eq!(server.get(&path).json()["block"], true);
+    // One that holds does not hide the other from who removes it.
+    set(&server, &format!("api/{USER}"), r#"{"block":true}"#);
+    assert_eq!(server.send("DELETE", &path, &[], b"").status, 204);
+    assert_eq!(server.get(&path).status, 404);
+    wait_until("the log has the new count", DEADLINE, || warned(1) == 1);
+    let of_limit = format!("/v1/overrides/plan/{USER}?limit_name=day");
+    assert_eq!(server.get(&of_limit).status, 200);
+    assert_eq!(server.send("DELETE", &of_limit, &[], b"").status, 204);
+    assert_eq!(server.send("DELETE", &of_limit, &[], b"").status, 404);
+
+    assert_eq!(readable(&contents(&redis)), [""; 0]);
+    let left = server.get("/v1/overrides").json();
+    assert_eq!(left["overrides"].as_array().map(Vec::len), Some(2), "{left}");
+    let found = doctor();
+    assert!(!found.contains("store.hash_keys"), "{found}");
+    assert_eq!(warned(2), 1, "once, and not each second");
+}
+
