@@ -119,6 +119,25 @@ fn a_page_is_read_again_with_a_reload_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
+fn a_placeholder_in_single_braces_is_warned_of() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let (page, log) = (folder.path("page.html"), folder.path("log"));
+    let file = folder.write("t.yaml", config(&origin.url(), &format!("{{ page: {page} }}")));
+    fs::write(&page, "in {retry_after} s, by {{policy}}, body { color: red }").unwrap();
+    let expected = "people see `{retry_after}` as it is written: a placeholder has two braces, \
+                    `{{retry_after}}`";
+    let checked = run(&["validate", &file]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(checked.stderr.matches(expected).count(), 1, "{}", checked.stderr);
+    assert!(checked.stderr.contains("t.yaml:2:"), "{}", checked.stderr);
+    let _proxy = used_up(&mut tidegate(&["serve", "-c", &file]), &log);
+    assert!(fs::read_to_string(&log).unwrap().contains(expected));
+
+    fs::write(&page, PAGE).unwrap();
+    assert!(!run(&["validate", &file]).stderr.contains("braces"));
+}
+
+#[test]
 fn a_server_with_a_bad_page_does_not_start() {
     let folder = Folder::new();
     let long = "x".repeat(70_000);

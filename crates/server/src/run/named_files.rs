@@ -20,6 +20,8 @@ pub struct NamedFiles {
     pub refused: Vec<(Vec<String>, String)>,
     /// These are not on this machine, or closed to this user.
     pub unread: Vec<(Vec<String>, String)>,
+    /// A server starts, and there is probably a mistake.
+    pub doubtful: Vec<(Vec<String>, String)>,
 }
 
 impl NamedFiles {
@@ -77,8 +79,14 @@ impl NamedFiles {
             self.check(&["proxy"], &[("ca_file", ca)], load);
         }
         if let Some(page) = &proxy.refusal.page {
-            let load = || RefusalRules::from_settings(&proxy.refusal).map(drop);
-            self.check(&["proxy", "refusal"], &[("page", page)], load);
+            let mut warning = None;
+            let load = || {
+                warning = RefusalRules::from_settings(&proxy.refusal)?.warning();
+                Ok(())
+            };
+            let section = ["proxy", "refusal"];
+            self.check(&section, &[("page", page)], load);
+            self.doubtful.extend(warning.map(|why| (key(&section, Some("page")), why)));
         }
     }
 
