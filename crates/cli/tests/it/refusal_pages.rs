@@ -137,6 +137,49 @@ fn a_placeholder_in_single_braces_is_warned_of() {
     assert!(!run(&["validate", &file]).stderr.contains("braces"));
 }
 
+/// Nobody writes into the pipe.
+#[test]
+fn a_pipe_in_place_of_a_file_is_an_error_at_once() {
+    let folder = Folder::new();
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let proxy = |options: &str| {
+        format!(
+            "listen: {{ proxy: 127.0.0.1:0 }}\nproxy: {{ upstream: http://127.0.0.1:1{options} }}\n"
+        )
+    };
+    let http = "listen: { http: 127.0.0.1:0 }\n";
+    for (field, file) in [
+        ("proxy.refusal.page", proxy(&format!(", refusal: {{ page: {pipe} }}"))),
+        ("proxy.ca_file", proxy(&format!(", ca_file: {pipe}")).replace("http:", "https:")),
+        ("admin.token_file", format!("{http}admin: {{ token_file: {pipe} }}\n")),
+        ("jwt.jwks_file", format!("{http}jwt: {{ jwks_file: {pipe}, algorithms: [RS256] }}\n")),
+        (
+            "listen.http.tls",
+            format!(
+                "listen: {{ http: {{ address: 127.0.0.1:0, tls: {{ cert: {pipe}, key: {pipe} }} }} }}\n"
+            ),
+        ),
+    ] {
+        let file = folder.write("t.yaml", format!("{file}{ONE}"));
+        for command in [&["validate", &file][..], &["serve", "-c", &file]] {
+            let mut started = tidegate(command);
+            let log = fs::File::create(folder.path("log")).unwrap();
+            let mut child = started.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+            let mut ended = None;
+            wait_until("it does not wait for the pipe", DEADLINE, || {
+                ended = child.try_wait().unwrap();
+                ended.is_some()
+            });
+            let said = fs::read_to_string(folder.path("log")).unwrap();
+            assert_eq!(ended.and_then(|it| it.code()), Some(1), "{field}: {said}");
+            let expected = "expected a regular file, no pipe, device or folder";
+            let named = if command[0] == "validate" { field } else { "" };
+            assert!(said.contains(named) && said.contains(expected), "{field}: {said}");
+        }
+    }
+}
+
 #[test]
 fn a_server_with_a_bad_page_does_not_start() {
     let folder = Folder::new();

@@ -1,10 +1,10 @@
 //! The files that a configuration names, read as a start reads them, for `tidegate validate`.
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use tidegate::driver::StoreDrivers;
+use tidegate::store_kit::open_file;
 use tidegate_config::plan::{Follows, Source};
 use tidegate_config::proxy::Target;
 use tidegate_config::{Config, Door, Listener, SecretSource};
@@ -128,7 +128,7 @@ impl NamedFiles {
         let unread_before = self.unread.len();
         for (name, path) in files {
             let closed = [ErrorKind::NotFound, ErrorKind::PermissionDenied];
-            if let Err(error) = File::open(path)
+            if let Err(error) = open_file(path)
                 && closed.contains(&error.kind())
             {
                 let key = key(section, Some(name));

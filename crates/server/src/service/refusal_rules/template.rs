@@ -1,9 +1,9 @@
 //! A page with placeholders: `{{retry_after}}`, `{{policy}}`, `{{request_id}}`.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use tidegate::store_kit::open_file;
 use tidegate_core::text::printable;
 
 /// Each refused person gets a copy.
@@ -56,7 +56,7 @@ impl Piece {
 impl Template {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let mut bytes = Vec::new();
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        let file = open_file(path).map_err(|error| error.to_string())?;
         // One byte more than allowed, to notice a file that is too long.
         let limited = file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
         limited.map_err(|error| error.to_string())?;
