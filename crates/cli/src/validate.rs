@@ -92,6 +92,7 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
                 notes.extend(first_periods_note(file, &config));
                 let named = NamedFiles::read(&config, crate::STORES);
                 config.warnings.extend(found(file, named.unread));
+                config.warnings.extend(found(file, named.doubtful));
                 warn(&Problems::new(file, config.warnings));
                 if !named.refused.is_empty() {
                     problems.push(Problems::new(file, found(file, named.refused)));

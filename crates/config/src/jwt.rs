@@ -1,10 +1,10 @@
 //! Tokens: which of them are right, and where the keys are that verify them.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use tidegate::store_kit::open_file;
 use tidegate_request::{TokenAlgorithm, TokenRules, TokenVerifier};
 
 use super::node::Cursor;
@@ -91,7 +91,7 @@ impl TokenKeys {
         let (field, path) = self.file();
         let path = path.display();
         let unread = |why: &dyn fmt::Display| format!("jwt.{field}: cannot read {path}: {why}");
-        let file = File::open(&self.path).map_err(|error| unread(&error))?;
+        let file = open_file(&self.path).map_err(|error| unread(&error))?;
         let mut bytes = Vec::new();
         // One byte more than allowed, to detect a file that is too long.
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);

@@ -1,11 +1,11 @@
 //! Secrets, and where they come from.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tidegate::store_kit::open_file;
 
 use super::node::Cursor;
 
@@ -102,7 +102,7 @@ impl fmt::Display for SecretSource {
 
 fn read(path: &Path) -> Result<String, String> {
     let error_text = |why: &dyn fmt::Display| format!("cannot read {}: {why}", path.display());
-    let file = File::open(path).map_err(|error| error_text(&error))?;
+    let file = open_file(path).map_err(|error| error_text(&error))?;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| error_text(&error))?;
     let text = text.trim_end_matches(['\r', '\n']);

@@ -99,7 +99,9 @@ async fn until_stopped(
     if let Some(snapshots) = store.snapshots() {
         snapshots::log_restored(snapshots);
         // Restored overrides hold from the first request on. The memory store answers at once.
-        let _ = app.in_force().engine.overrides().refresh().await;
+        let engine = app.in_force().engine.clone();
+        let _ = engine.overrides().refresh().await;
+        store_watch::ReadableOverrides::default().see(engine.overrides().readable());
     }
     // Handlers are installed before the server is reachable, so that no signal is lost.
     let interrupt = watch_signal(SignalKind::interrupt())?;

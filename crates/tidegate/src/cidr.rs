@@ -159,6 +159,12 @@ fn mask(prefix: u32) -> u128 {
     u128::MAX.checked_shl(128 - prefix).unwrap_or(0)
 }
 
+/// The network that a key names, if it does. An address of IPv6 does, since it has many spellings.
+pub(crate) fn network_of(key: &[u8]) -> Option<Cidr> {
+    let may_be = key.contains(&b'/') || key.contains(&b':');
+    may_be.then(|| Cidr::from_key(key)).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

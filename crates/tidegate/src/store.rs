@@ -17,6 +17,7 @@ pub(crate) mod key_text;
 pub(crate) mod leases;
 pub(crate) mod memory;
 mod multi_charge;
+pub(crate) mod named_file;
 pub(crate) mod overrides;
 pub(crate) mod owned;
 pub(crate) mod parts;

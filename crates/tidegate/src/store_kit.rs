@@ -43,6 +43,7 @@ pub use crate::store::held::{decide_each_state, decide_states};
 pub use crate::store::key_text::KeyText;
 #[cfg(feature = "leases")]
 pub use crate::store::leases::{LeaseStats, Leases};
+pub use crate::store::named_file::open_file;
 pub use crate::store::overrides::{OVERRIDE_BYTES_MAX, OVERRIDES_MAX, OverridesRecord};
 pub use crate::store::owned::{OwnedMultiCharge, OwnedRequest};
 pub use crate::store::parts::{PartReader, push_part};

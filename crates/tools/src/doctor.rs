@@ -4,6 +4,7 @@
 
 mod files;
 mod in_flight;
+mod overrides;
 mod print;
 mod recovery;
 mod script;
@@ -71,23 +72,37 @@ impl DoctorArgs {
         self.nodes.unwrap_or(1)
     }
 
-    /// With each store of the configuration, if there is one, and the policies that it counts.
-    fn configured(&self, config: Option<&Config>) -> Result<Vec<(Self, Vec<PolicyLife>)>, Failure> {
-        let Some(config) = config else { return Ok(vec![(self.clone(), Vec::new())]) };
+    /// With each store of the configuration, if there is one, and what it keeps there.
+    fn configured(&self, config: Option<&Config>) -> Result<Vec<(Self, StoreUse)>, Failure> {
+        let Some(config) = config else { return Ok(vec![(self.clone(), StoreUse::default())]) };
         let url = config.store.url.read();
         let url = url.map_err(|why| Failure::new(format!("store.url_file: {why}")))?;
         let nodes = self.nodes.or_else(|| nodes_in(config));
         let key_prefix = config.key_prefix.clone();
         let main = Self { store: url.0, key_prefix, nodes, ..self.clone() };
         let Some(quorum) = &config.store.quorum else {
-            return Ok(vec![(main, recovery::lives(config, |_| true))]);
+            return Ok(vec![(main, StoreUse::new(config, |_| true))]);
         };
         let url = quorum.read();
         let url = url.map_err(|why| Failure::new(format!("store.quorum_file: {why}")))?;
         let quorum = Self { store: url.0, ..main.clone() };
-        let in_main = recovery::lives(config, |policy| !policy.is_in_quorum());
-        let in_quorum = recovery::lives(config, Policy::is_in_quorum);
+        let in_main = StoreUse::new(config, |policy| !policy.is_in_quorum());
+        let in_quorum = StoreUse::new(config, Policy::is_in_quorum);
         Ok(vec![(main, in_main), (quorum, in_quorum)])
+    }
+}
+
+/// What a configuration keeps in a store.
+#[derive(Debug, Default)]
+struct StoreUse {
+    lives: Vec<PolicyLife>,
+    hashes_keys: bool,
+}
+
+impl StoreUse {
+    fn new(config: &Config, is_counted: impl Fn(&Policy) -> bool) -> Self {
+        let lives = recovery::lives(config, is_counted);
+        Self { lives, hashes_keys: config.store.hash_keys }
     }
 }
 
@@ -115,8 +130,8 @@ pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     let configured = args.configured(config.as_ref())?;
     let stores_are_local =
         configured.iter().all(|(args, _)| stores.is_local(driver::normalized(&args.store)));
-    for (args, lives) in configured {
-        findings.extend(block_on(create_and_examine(&args, &lives, stores))?);
+    for (args, kept) in configured {
+        findings.extend(block_on(create_and_examine(&args, &kept, stores))?);
         // Places are in the main store, which is the first.
         let is_local = stores.is_local(driver::normalized(&args.store));
         let bound = in_flight.take();
@@ -133,7 +148,7 @@ pub fn run(args: &DoctorArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
 
 async fn create_and_examine(
     args: &DoctorArgs,
-    lives: &[PolicyLife],
+    kept: &StoreUse,
     stores: StoreDrivers,
 ) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
@@ -146,7 +161,7 @@ async fn create_and_examine(
             Err(error) => return Ok(vec![not_created(url, &error)]),
         };
     }
-    findings.extend(examine(args, lives, stores).await?);
+    findings.extend(examine(args, kept, stores).await?);
     Ok(findings)
 }
 
@@ -158,7 +173,7 @@ fn not_created(url: &str, error: &StoreError) -> Finding {
 
 async fn examine(
     args: &DoctorArgs,
-    lives: &[PolicyLife],
+    kept: &StoreUse,
     stores: StoreDrivers,
 ) -> Result<Vec<Finding>, Failure> {
     let url = driver::normalized(&args.store);
@@ -184,7 +199,10 @@ async fn examine(
         let opened = stores.open(url, &options).map_err(Failure::new)?;
         let id = format!("doctor-{:08x}", RandomState::new().hash_one(()) >> 32);
         findings.extend(script::run(opened.store.clone(), id, driver).await);
-        findings.extend(recovery::findings(&opened.servers(), lives));
+        findings.extend(recovery::findings(&opened.servers(), &kept.lives));
+        if kept.hashes_keys {
+            findings.extend(overrides::readable(&*opened.store).await);
+        }
     }
     Ok(findings)
 }

@@ -56,7 +56,8 @@ With --against, every request is asked of both files, and the report has those t
 otherwise: by policy, by client, and by plan where the log has the header x-plan, or that of --plan.
 Both begin with empty counters.
 
-Exit codes: 0 ok, 1 error, not one line could be read or more flips than --max-flips, 64 usage.";
+Exit codes: 0 ok, 1 error, not one line could be read or with --max-flips more
+flips or half of the lines unreadable, 64 usage.";
 
 /// Replay an access log: what would a policy have denied, and to whom?
 #[derive(Clone, Debug, clap::Args)]
@@ -113,15 +114,25 @@ pub fn run(args: &ReplayArgs, stores: StoreDrivers) -> Result<ExitCode, Failure>
     if report.is_no_log() {
         return Err(not_a_log(&name.to_string(), &report.first_unreadable));
     }
-    if let Some(header) = &args.plan
-        && report.policies.iter().all(|row| row.plans.is_empty())
-    {
-        let header = printable(header);
-        report.notes.push(format!("no request of the log has the header `{header}` with a plan"));
+    if report.policies.iter().all(|row| row.plans.is_empty()) {
+        report.notes.extend(no_plan(args));
     }
     let named = NamedReport { log: &name.to_string(), report: &report };
     print_report(&named, args.json, || text(&named))?;
     Ok(ExitCode::from(OK))
+}
+
+impl ReplayArgs {
+    /// The header of `--plan`, which routes spell `header:x-plan`.
+    fn plan_header(&self) -> Option<&str> {
+        self.plan.as_deref().map(|plan| plan.strip_prefix("header:").unwrap_or(plan))
+    }
+}
+
+/// A note, if plans were asked for, on a log without them.
+fn no_plan(args: &ReplayArgs) -> Option<String> {
+    let header = printable(args.plan_header()?);
+    Some(format!("no request of the log has the header `{header}` with a plan"))
 }
 
 /// The policies of a file, and those of the command line.
@@ -164,7 +175,7 @@ fn replayer(
         key,
     });
     let replayer = replayer.map_err(Failure::new)?;
-    Ok(match &args.plan {
+    Ok(match args.plan_header() {
         Some(header) => replayer.by_plan(header),
         None => replayer,
     })
@@ -183,10 +194,14 @@ fn read_lines<R>(size: u64, read: impl FnOnce(&mut dyn FnMut(u64, u64)) -> R) ->
 }
 
 fn not_a_log(name: &str, first: &[Unreadable]) -> Failure {
-    let reason = |it: &Unreadable| format!("\n  line {}: {}", it.line, it.reason);
-    let reasons: String = first.iter().map(reason).collect();
     let what = "not one line is an access log's: expected common, combined or JSON lines";
-    Failure::new(format!("{name}: {what}{reasons}"))
+    Failure::new(format!("{name}: {what}{}", reasons(first)))
+}
+
+/// Why the first lines could not be read.
+fn reasons(first: &[Unreadable]) -> String {
+    let reason = |it: &Unreadable| format!("\n  line {}: {}", it.line, it.reason);
+    first.iter().map(reason).collect()
 }
 
 /// A policy that is a limit of one line, and not the name of one.

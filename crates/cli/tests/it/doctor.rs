@@ -315,6 +315,7 @@ fn the_files_of_a_configuration_are_tried() {
         ),
         (&format!("{{ snapshot: {beneath} }}"), "snapshot", "fault store.snapshot: cannot ", 1),
         (&format!("{{ snapshot: {counters} }}"), "snapshot", "ok ", 0),
+        ("{ snapshot: /dev/null }", "snapshot", "fault store.snapshot: /dev/null is not a file", 1),
     ] {
         let text = format!("store: {store}\npolicies: {{ api: 5/s }}\n");
         let config = folder.write("tidegate.yaml", text);

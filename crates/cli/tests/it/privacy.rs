@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
-use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::processes::{DEADLINE, PostgresServer, RedisServer, wait_until};
+use crate::proxy_support::Origin;
+use crate::rls_grpc::client;
 use crate::support::{Folder, Server, run, tidegate};
 
 const USER: &str = "canary-user@example.com";
@@ -214,6 +217,107 @@ fn a_snapshot_holds_no_identifier_and_without_the_key_its_overrides_do() {
     }
 }
 
+const RLS_RULES: &str = "
+domain: edge
+descriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 2 } }]
+";
+
+/// Asks Envoy's service four times for a user.
+const RLS_CLIENT: &str = "
+import sys, grpc
+from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
+asked = rls_pb2.RateLimitRequest(domain='edge')
+asked.descriptors.add().entries.add(key='user', value=sys.argv[2])
+stub = rls_pb2_grpc.RateLimitServiceStub(grpc.insecure_channel(sys.argv[1]))
+codes = [stub.ShouldRateLimit(asked, timeout=10).overall_code for _ in range(4)]
+assert codes == [1, 1, 2, 2], codes
+";
+
+/// A server with every door, which refused someone at each but HTTP: its log, metrics and feed.
+fn outputs_of_other_doors(store: &str, more: &str) -> [(&'static str, String); 3] {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let store = store.replace("SECRET", &folder.write("secret", SECRET));
+    let rules = folder.write("rules.yaml", RLS_RULES);
+    let doors =
+        "listen: { http: 127.0.0.1:0, grpc: 127.0.0.1:0, resp: 127.0.0.1:0, proxy: 127.0.0.1:0 }";
+    let text =
+        format!("{doors}\nproxy: {{ upstream: {} }}\nstore: {store}\n{more}{RULES}", origin.url());
+    let config = folder.write("tidegate.yaml", text);
+    let mut command = tidegate(&["serve", "-c", &config, "--envoy-config", &rules]);
+    command.stdout(Stdio::piped()).stderr(fs::File::create(folder.path("log")).unwrap());
+    let nowhere = "127.0.0.1:1".parse().unwrap();
+    let mut server = Server::of(command.spawn().unwrap(), nowhere, String::new());
+    let after = |line: &str, text: &str| {
+        let (_, rest) = line.split_once(text)?;
+        Some(rest.split([' ', ':']).take(2).collect::<Vec<_>>().join(":"))
+    };
+    let mut proxy = None;
+    let mut lines = BufReader::new(server.stdout()).lines().map_while(Result::ok);
+    while proxy.is_none() {
+        let line = lines.next().expect("it starts");
+        if let Some(found) = after(&line, "listens on http://") {
+            server.addr = found.parse().unwrap();
+        }
+        if let Some(found) = after(&line, "Redis protocol on ") {
+            server.resp = Some(found.parse().unwrap());
+        }
+        server.grpc = after(&line, "gRPC on ").or_else(|| server.grpc.take());
+        proxy = after(&line, "requests on from http://").map(|it| it.parse().unwrap());
+    }
+
+    let asked = Command::new(client("python"))
+        .args(["-c", RLS_CLIENT, server.grpc.as_deref().unwrap(), USER])
+        .output()
+        .unwrap();
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    for _ in 0..4 {
+        let reply = server.resp_line(&format!("TG.CHECK login {USER}"));
+        assert!(!reply.starts_with('-'), "{reply}");
+    }
+    let api = std::mem::replace(&mut server.addr, proxy.unwrap());
+    let headers = [("X-Forwarded-For", CLIENT), ("X-Request-Id", REQUEST)];
+    for status in [200, 429, 429] {
+        assert_eq!(server.send("GET", PATH, &headers, b"").status, status);
+    }
+    server.addr = api;
+
+    let log = || fs::read_to_string(folder.path("log")).unwrap();
+    for policy in ["edge/user", "login", "web"] {
+        let refused = format!(r#""policy":"{policy}""#);
+        wait_until(policy, DEADLINE, || log().matches(&refused).count() >= 2);
+    }
+    let asked = Asked { server, folder };
+    wait_until("the feed has refusals", DEADLINE, || asked.feed().contains(r#""top":[{"#));
+    [("log", asked.log()), ("metrics", asked.server.get("/metrics").body), ("feed", asked.feed())]
+}
+
+#[test]
+fn no_identifier_leaves_by_the_other_doors_or_into_another_engine() {
+    let postgres = PostgresServer::start();
+    let stored = || postgres.sql("SELECT key, encode(data, 'escape') FROM tidegate.items");
+    let url = postgres.url();
+    let store =
+        format!("{{ url: '{url}', deadline: 10s, hash_keys: true, hash_key_file: SECRET }}");
+    for (name, text) in outputs_of_other_doors(&store, "") {
+        assert_eq!(readable(&text), [""; 0], "{name}: {text}");
+    }
+    let hashed = stored();
+    assert!(hashed.lines().count() >= 3, "{hashed}");
+    assert_eq!(readable(&hashed), [""; 0], "{hashed}");
+
+    // The control.
+    let store = format!("{{ url: '{url}', deadline: 10s }}");
+    for (name, text) in outputs_of_other_doors(&store, SHOWN) {
+        let expected: &[&str] = match name {
+            "log" => &[USER, CLIENT, PATH, REQUEST],
+            "feed" => &[USER, CLIENT, PATH],
+            _ => &[PATH],
+        };
+        assert_eq!(readable(&text), expected, "{name}: {text}");
+    }
+    assert_eq!(readable(&stored()), [USER, CLIENT, PATH]);
+}
+
 /// What a node reports of a tenant, in a fleet of two.
 fn reported_tenant(options: &str) -> String {
     const SHARE: &str = "
@@ -303,6 +407,61 @@ fn nodes_with_one_secret_count_together_and_follow_each_other_s_overrides() {
     assert_eq!(first.server.get(&path).status, 404);
     // The control: another secret is another client.
     assert_eq!(start("ffeeddccbbaa99887766554433221100").remaining("login", USER), 2);
+}
+
+#[test]
+fn overrides_from_before_keys_were_hashed_are_named_and_can_be_removed() {
+    let (redis, folder) = (RedisServer::start(), Folder::new());
+    let secret = folder.write("secret", SECRET);
+    let config = |options: &str| {
+        let store = format!("store: {{ url: '{}', deadline: 5s{options} }}\n", redis.url());
+        let all = "{ all: [{ name: second, limit: 5/s }, { name: day, limit: 9/day }] }";
+        let policies = format!("policies: {{ api: 5/h, plan: {all} }}\n");
+        folder.write("tidegate.yaml", format!("{store}{policies}"))
+    };
+    let set = |server: &Server, path: &str, body: &str| {
+        let set = server.send("PUT", &format!("/v1/overrides/{path}"), &[], body.as_bytes());
+        assert_eq!(set.status, 204, "{set:?}");
+    };
+    let before = Server::start_with(&["serve", "-c", &config(""), "--listen", "127.0.0.1:0"]);
+    set(&before, &format!("api/{USER}"), r#"{"block":true}"#);
+    set(&before, &format!("plan/{USER}"), r#"{"limit_name":"day","limit":"2/day"}"#);
+    set(&before, "api/10.0.0.0%2F8", r#"{"block":true}"#);
+    drop(before);
+
+    let config = config(&format!(", hash_keys: true, hash_key_file: {secret}"));
+    let log = folder.path("log");
+    let server = Server::start_logged(&["serve", "-c", &config, "--listen", "127.0.0.1:0"], &log);
+    let warned = |count: u32| {
+        let log = fs::read_to_string(&log).unwrap();
+        let lines = log.lines().filter(|line| line.contains("were set without `store.hash_keys`"));
+        let counts = lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        counts.filter(|line| line["count"] == count).count()
+    };
+    wait_until("the log says how many there are", DEADLINE, || warned(2) == 1);
+    let doctor = || run(&["doctor", "-c", &config]).stdout;
+    let found = doctor();
+    assert!(found.contains("2 were set without store.hash_keys"), "{found}");
+    set(&server, "api/new@example.com", r#"{"block":true}"#);
+
+    let path = format!("/v1/overrides/api/{USER}");
+    assert_eq!(server.get(&path).json()["block"], true);
+    // One that holds does not hide the other from who removes it.
+    set(&server, &format!("api/{USER}"), r#"{"block":true}"#);
+    assert_eq!(server.send("DELETE", &path, &[], b"").status, 204);
+    assert_eq!(server.get(&path).status, 404);
+    wait_until("the log has the new count", DEADLINE, || warned(1) == 1);
+    let of_limit = format!("/v1/overrides/plan/{USER}?limit_name=day");
+    assert_eq!(server.get(&of_limit).status, 200);
+    assert_eq!(server.send("DELETE", &of_limit, &[], b"").status, 204);
+    assert_eq!(server.send("DELETE", &of_limit, &[], b"").status, 404);
+
+    assert_eq!(readable(&contents(&redis)), [""; 0]);
+    let left = server.get("/v1/overrides").json();
+    assert_eq!(left["overrides"].as_array().map(Vec::len), Some(2), "{left}");
+    let found = doctor();
+    assert!(!found.contains("store.hash_keys"), "{found}");
+    assert_eq!(warned(2), 1, "once, and not each second");
 }
 
 #[test]

@@ -119,6 +119,68 @@ fn a_page_is_read_again_with_a_reload_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
+fn a_placeholder_in_single_braces_is_warned_of() {
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let (page, log) = (folder.path("page.html"), folder.path("log"));
+    let file = folder.write("t.yaml", config(&origin.url(), &format!("{{ page: {page} }}")));
+    fs::write(&page, "in {retry_after} s, by {{policy}}, body { color: red }").unwrap();
+    let expected = "people see `{retry_after}` as it is written: a placeholder has two braces, \
+                    `{{retry_after}}`";
+    let checked = run(&["validate", &file]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    assert_eq!(checked.stderr.matches(expected).count(), 1, "{}", checked.stderr);
+    assert!(checked.stderr.contains("t.yaml:2:"), "{}", checked.stderr);
+    let _proxy = used_up(&mut tidegate(&["serve", "-c", &file]), &log);
+    assert!(fs::read_to_string(&log).unwrap().contains(expected));
+
+    fs::write(&page, PAGE).unwrap();
+    assert!(!run(&["validate", &file]).stderr.contains("braces"));
+}
+
+/// Nobody writes into the pipe.
+#[test]
+fn a_pipe_in_place_of_a_file_is_an_error_at_once() {
+    let folder = Folder::new();
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let proxy = |options: &str| {
+        format!(
+            "listen: {{ proxy: 127.0.0.1:0 }}\nproxy: {{ upstream: http://127.0.0.1:1{options} }}\n"
+        )
+    };
+    let http = "listen: { http: 127.0.0.1:0 }\n";
+    for (field, file) in [
+        ("proxy.refusal.page", proxy(&format!(", refusal: {{ page: {pipe} }}"))),
+        ("proxy.ca_file", proxy(&format!(", ca_file: {pipe}")).replace("http:", "https:")),
+        ("admin.token_file", format!("{http}admin: {{ token_file: {pipe} }}\n")),
+        ("jwt.jwks_file", format!("{http}jwt: {{ jwks_file: {pipe}, algorithms: [RS256] }}\n")),
+        (
+            "listen.http.tls",
+            format!(
+                "listen: {{ http: {{ address: 127.0.0.1:0, tls: {{ cert: {pipe}, key: {pipe} }} }} }}\n"
+            ),
+        ),
+    ] {
+        let file = folder.write("t.yaml", format!("{file}{ONE}"));
+        for command in [&["validate", &file][..], &["serve", "-c", &file]] {
+            let mut started = tidegate(command);
+            let log = fs::File::create(folder.path("log")).unwrap();
+            let mut child = started.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+            let mut ended = None;
+            wait_until("it does not wait for the pipe", DEADLINE, || {
+                ended = child.try_wait().unwrap();
+                ended.is_some()
+            });
+            let said = fs::read_to_string(folder.path("log")).unwrap();
+            assert_eq!(ended.and_then(|it| it.code()), Some(1), "{field}: {said}");
+            let expected = "expected a regular file, no pipe, device or folder";
+            let named = if command[0] == "validate" { field } else { "" };
+            assert!(said.contains(named) && said.contains(expected), "{field}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_server_with_a_bad_page_does_not_start() {
     let folder = Folder::new();
     let long = "x".repeat(70_000);

@@ -329,7 +329,8 @@ fn more_flips_than_allowed_fail() {
         )
     };
     let (old, new) = (config("old.yaml", "5/h"), config("new.yaml", "3/h"));
-    let log = folder.write("access.log", log("192.0.2.7", "/", 0..9));
+    let lines = log("192.0.2.7", "/", 0..9);
+    let log = folder.write("access.log", &lines);
     let code = |more: &[&str]| {
         let output = run(&[&["replay", &log, "-c", &new], more].concat());
         (output.code, output.stderr)
@@ -344,6 +345,19 @@ fn more_flips_than_allowed_fail() {
     let nothing = run(&["replay", &empty, "-c", &new, "--against", &old, "--max-flips", "0"]);
     assert_eq!(nothing.code, Some(1));
     assert!(nothing.stderr.contains("has no lines"), "{}", nothing.stderr);
+    // A log that is hardly read shows nothing.
+    for (noise, expected) in [(9, Some(0)), (10, Some(1))] {
+        let log = folder.write("noise.log", lines.clone() + &"?\n".repeat(noise));
+        let args = ["replay", &log, "-c", &new, "--against", &old, "--max-flips", "2"];
+        let output = run(&args);
+        assert_eq!(output.code, expected, "{}", output.stderr);
+        assert_eq!(run(&args[..6]).code, Some(0), "without --max-flips");
+        if noise == 10 {
+            let why = "has 19 lines, and 10 of them cannot be read: a check with --max-flips needs";
+            assert!(output.stderr.contains(why), "{}", output.stderr);
+            assert!(output.stderr.contains("\n  line 10: "), "{}", output.stderr);
+        }
+    }
     assert_eq!(code(&["--against", &old, "--policy", "api", "--policy", "1/s"]).0, Some(64));
     assert_eq!(code(&["--against", "/nowhere.yaml"]).0, Some(1));
 }
@@ -355,6 +369,56 @@ fn compared(folder: &Folder, log: &str, old: &str, new: &str) -> Value {
     let output = run(&["replay", &log, "-c", &new, "--against", &old, "--json"]);
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{new}");
     serde_json::from_str(&output.stdout).expect(&output.stdout)
+}
+
+#[test]
+fn what_one_file_does_not_replay_is_no_flip() {
+    let folder = Folder::new();
+    let doors = "listen: { proxy: 127.0.0.1:8000 }\nproxy: { upstream: http://127.0.0.1:3000 }\n";
+    let file = |policy: &str| {
+        format!(
+            "{doors}policies: {{ api: {{ {policy} }}, other: fixed-window 2/h }}\n\
+             routes: [{{ match: {{ path: /other }}, policy: other }}, {{ policy: api }}]\n"
+        )
+    };
+    let window = file("algorithm: fixed-window, limit: 5/h");
+    let busy = file("algorithm: concurrency, limit: 5");
+    let lines = |path: &str| log("192.0.2.7", path, 0..40);
+    for (old, new) in [(&window, &busy), (&busy, &window)] {
+        let both = lines("/a") + &lines("/other");
+        let report = compared(&folder, &both, old, new);
+        assert_eq!(report["flips"], 0, "{report}");
+        assert_eq!((&report["requests"], &report["denied_by_both"]), (&40.into(), &38.into()));
+        assert_eq!(report["policies"].as_array().map(Vec::len), Some(1), "{report}");
+        assert!(report["notes"].to_string().contains("40 requests were not replayed"), "{report}");
+        // A check that decides nothing passes nothing.
+        let log = folder.write("access.log", lines("/a"));
+        let (old, new) = (folder.path("old.yaml"), folder.path("new.yaml"));
+        let args = ["replay", &log, "-c", &new, "--against", &old, "--max-flips", "5"];
+        let output = run(&args);
+        assert_eq!(output.code, Some(1));
+        assert!(output.stderr.contains("no request that both files decide"), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn a_plan_that_no_request_has_is_noted_and_headers_may_be_spelt_as_in_routes() {
+    let folder = Folder::new();
+    let file = folder.write("t.yaml", "policies: { api: 5/h }\nroutes: [{ policy: api }]\n");
+    let line = r#"{"time":"2026-10-10T13:55:10Z","client_ip":"192.0.2.7","method":"GET","path":"/","headers":{"X-Tier":["gold"]}}"#;
+    let log = folder.write("access.log", format!("{line}\n"));
+    for against in [&[][..], &["--against", &file]] {
+        let report = |plan: &str| -> Value {
+            let args = ["replay", &log, "-c", &file, "--json", "--plan", plan];
+            serde_json::from_str(&run(&[&args, against].concat()).stdout).unwrap()
+        };
+        for plan in ["x-tier", "header:X-Tier"] {
+            let (found, noted) = (report(plan).to_string(), "no request of the log has the header");
+            assert!(found.contains("gold") && !found.contains(noted), "{plan}: {found}");
+        }
+        let notes = report("header:x-wrong")["notes"].to_string();
+        assert!(notes.contains("no request of the log has the header `x-wrong`"), "{notes}");
+    }
 }
 
 #[test]

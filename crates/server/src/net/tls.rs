@@ -1,6 +1,7 @@
 //! TLS in front of any door. Certificate and key come from files, and are reloaded when the files change.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::io::BufReader;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::{fmt, io};
 
 use arc_swap::ArcSwap;
+use tidegate::store_kit::open_file;
 use tidegate::{Clock, SystemClock};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -114,7 +116,7 @@ fn stamps(files: &TlsFiles) -> [Option<Stamp>; 3] {
 fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
     let certs = certificates(&files.cert)?;
     // Without the parser's error, which could repeat parts of the key.
-    let key = PrivateKeyDer::from_pem_file(&files.key);
+    let key = PrivateKeyDer::from_pem_reader(open(&files.key, "no private key")?);
     let key = key.map_err(|_| file_error(&files.key, "no private key: expected PEM"))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -139,13 +141,18 @@ fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, String> {
 }
 
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certs =
-        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let file = open(path, "no certificate")?;
+    let certs = CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>();
     let certs = certs.map_err(|error| file_error(path, &format!("no certificate: {error}")))?;
     if certs.is_empty() {
         return Err(file_error(path, "no certificate: expected PEM"));
     }
     Ok(certs)
+}
+
+fn open(path: &Path, missing: &str) -> Result<BufReader<File>, String> {
+    let opened = open_file(path).map(BufReader::new);
+    opened.map_err(|error| file_error(path, &format!("{missing}: {error}")))
 }
 
 fn file_error(path: &Path, what: &(impl fmt::Display + ?Sized)) -> String {

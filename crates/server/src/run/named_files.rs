@@ -1,10 +1,10 @@
 //! The files that a configuration names, read as a start reads them, for `tidegate validate`.
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use tidegate::driver::StoreDrivers;
+use tidegate::store_kit::open_file;
 use tidegate_config::plan::{Follows, Source};
 use tidegate_config::proxy::Target;
 use tidegate_config::{Config, Door, Listener, SecretSource};
@@ -20,6 +20,8 @@ pub struct NamedFiles {
     pub refused: Vec<(Vec<String>, String)>,
     /// These are not on this machine, or closed to this user.
     pub unread: Vec<(Vec<String>, String)>,
+    /// A server starts, and there is probably a mistake.
+    pub doubtful: Vec<(Vec<String>, String)>,
 }
 
 impl NamedFiles {
@@ -77,8 +79,14 @@ impl NamedFiles {
             self.check(&["proxy"], &[("ca_file", ca)], load);
         }
         if let Some(page) = &proxy.refusal.page {
-            let load = || RefusalRules::from_settings(&proxy.refusal).map(drop);
-            self.check(&["proxy", "refusal"], &[("page", page)], load);
+            let mut warning = None;
+            let load = || {
+                warning = RefusalRules::from_settings(&proxy.refusal)?.warning();
+                Ok(())
+            };
+            let section = ["proxy", "refusal"];
+            self.check(&section, &[("page", page)], load);
+            self.doubtful.extend(warning.map(|why| (key(&section, Some("page")), why)));
         }
     }
 
@@ -120,7 +128,7 @@ impl NamedFiles {
         let unread_before = self.unread.len();
         for (name, path) in files {
             let closed = [ErrorKind::NotFound, ErrorKind::PermissionDenied];
-            if let Err(error) = File::open(path)
+            if let Err(error) = open_file(path)
                 && closed.contains(&error.kind())
             {
                 let key = key(section, Some(name));

@@ -50,6 +50,24 @@ impl UnconfirmedCharges {
     }
 }
 
+/// Overrides that were set before `store.hash_keys`, as last logged.
+#[derive(Default)]
+pub(super) struct ReadableOverrides(usize);
+
+impl ReadableOverrides {
+    /// Logs a count that is another than before.
+    pub(super) fn see(&mut self, count: usize) {
+        if std::mem::replace(&mut self.0, count) == count || count == 0 {
+            return;
+        }
+        tracing::warn!(
+            count,
+            "overrides were set without `store.hash_keys`: they match nobody, and their keys are readable in the store: \
+             delete them, and set those that should hold again; GET /v1/overrides lists them"
+        );
+    }
+}
+
 /// While an outage lasts, a line with its cause is written this often.
 const REMINDER_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -118,6 +136,7 @@ pub(super) async fn watch(app: Arc<AppState>, store: WatchedStore) {
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut outage: Option<Outage> = None;
     let (mut unconfirmed, mut servers) = (UnconfirmedCharges::default(), QuorumWatch::default());
+    let mut readable = ReadableOverrides::default();
     loop {
         every.tick().await;
         let total = opened.report().network.map_or(0, |stats| stats.unreplicated);
@@ -125,6 +144,9 @@ pub(super) async fn watch(app: Arc<AppState>, store: WatchedStore) {
             log_unconfirmed(&app, url, count);
         }
         let trouble = trouble(&app, &store).await;
+        if *role == StoreRole::Main {
+            readable.see(app.in_force().engine.overrides().readable());
+        }
         let longest = lives(&app, *role).pop().unwrap_or_default();
         if let Some(counts) = servers.see(*role, &opened.servers(), longest) {
             app.metrics().set_servers(*role, counts);

@@ -71,6 +71,7 @@ impl Draft {
             Some(settings) => RefusalRules::from_settings(&settings.refusal)?.into(),
             None => before.map(|before| before.refusals.clone()).unwrap_or_default(),
         };
+        let of_page = config.proxy.as_ref().and_then(|_| refusals.warning()).map(Warning::Config);
         let prepared = adaptive.prepare(&config.plans)?;
         let mut written = config.policies.clone();
         written.extend(envoy_policies.into_iter().map(|(name, policy)| (name.to_owned(), policy)));
@@ -91,7 +92,7 @@ impl Draft {
         let removed = RemovedPolicies::after(before, &engine, SystemClock.now());
         let gone = removed.names_since(before);
         let gone = (gone.count > 0).then_some(Warning::Removed(gone));
-        let warnings = from_file.chain(without_leases).chain(gone).collect();
+        let warnings = from_file.chain(of_page).chain(without_leases).chain(gone).collect();
         let counters = |name: &str| -> Arc<Counters> {
             before.and_then(|before| before.counters_of(name)).cloned().unwrap_or_default()
         };

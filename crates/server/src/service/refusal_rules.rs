@@ -29,6 +29,18 @@ impl RefusalRules {
         Ok(Self { settings: settings.clone(), page })
     }
 
+    /// What is probably a mistake in the page.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let (page, path) = (self.page.as_ref()?, self.settings.page.as_ref()?);
+        let names: Vec<_> = page.in_single_braces().collect();
+        let (first, path) = (names.first()?, path.display());
+        let seen: Vec<_> = names.iter().map(|name| format!("`{{{name}}}`")).collect();
+        let seen = seen.join(", ");
+        Some(format!(
+            "proxy.refusal.page: {path}: people see {seen} as it is written: a placeholder has two braces, `{{{{{first}}}}}`"
+        ))
+    }
+
     /// Whether people get a page of the operator's.
     pub(crate) const fn has_page(&self) -> bool {
         self.page.is_some()

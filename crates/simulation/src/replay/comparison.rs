@@ -151,9 +151,13 @@ impl Comparison {
     }
 
     fn add(&mut self, at: LogTime, before: &Verdict<'_>, now: Verdict<'_>, plan: Option<String>) {
+        if before.not_replayed || now.not_replayed {
+            // What one file is not known to decide cannot be decided otherwise.
+            self.counts.not_replayed += 1;
+            return;
+        }
         let (was, is) = (before.refused, now.refused);
         self.counts.lacks(now.lacks);
-        self.counts.not_replayed += u64::from(before.not_replayed || now.not_replayed);
         self.counts.shadow_denied += u64::from(before.shadow_denied || now.shadow_denied);
         self.total.add(was, is);
         if let Some(policy) = now.policy.or(before.policy) {

@@ -12,7 +12,7 @@ use tidegate_core::LimitError;
 use super::fallback::is_failure;
 use super::policies::Policies;
 use super::{Engine, EngineState};
-use crate::cidr::Cidr;
+use crate::cidr::network_of;
 use crate::clock::{Clock, SystemClock, micros};
 use crate::key::AsKey;
 use crate::overrides::{Overrides, TimedOverride};
@@ -210,10 +210,9 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         limit: &str,
         key: impl AsKey,
     ) -> Reply<'e, bool, OverrideError> {
-        let stored = self.state().stored_key(key.as_key().as_ref()).into_owned();
-        let (key, _) = StoredOverride::of_one_limit(&stored, limit, "");
-        let change = OverrideChange::Remove { policy, key: &key };
-        self.change(&change, |changed| Ok(changed == Changed::Done))
+        let of_limit = |key: Vec<u8>| StoredOverride::of_one_limit(&key, limit, "").0;
+        let keys = self.state().stored_keys(key.as_key().as_ref()).into_iter().map(of_limit);
+        self.remove_stored(policy, keys.collect())
     }
 
     /// All overrides of a key as the store has them now: of the whole policy, and of single limits.
@@ -230,10 +229,16 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         policy: &str,
         key: impl AsKey,
     ) -> Reply<'e, Vec<StoredOverride>, OverrideError> {
-        let key = self.state().stored_key(key.as_key().as_ref()).into_owned();
+        let keys = self.state().stored_keys(key.as_key().as_ref());
         let policy = policy.to_owned();
-        let is_its = move |it: &StoredOverride| it.policy == policy && it.identifier() == key;
-        self.list().then(move |all| Ok(all?.into_iter().filter(is_its).collect()))
+        self.list().then(move |all| {
+            let all = all?;
+            let of = |key: &Vec<u8>| -> Vec<_> {
+                let is_its = |it: &&StoredOverride| it.policy == policy && it.identifier() == key;
+                all.iter().filter(is_its).cloned().collect()
+            };
+            Ok(keys.iter().map(of).find(|found| !found.is_empty()).unwrap_or_default())
+        })
     }
 
     fn set_stored(
@@ -265,9 +270,21 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove(&self, policy: &str, key: impl AsKey) -> Reply<'e, bool, OverrideError> {
-        let key = key.as_key();
-        let change = OverrideChange::Remove { policy, key: &self.state().stored_key(key.as_ref()) };
-        self.change(&change, |changed| Ok(changed == Changed::Done))
+        let keys = self.state().stored_keys(key.as_key().as_ref());
+        self.remove_stored(policy, keys)
+    }
+
+    /// `true` if one of them was there.
+    fn remove_stored(&self, policy: &str, keys: Vec<Vec<u8>>) -> Reply<'e, bool, OverrideError> {
+        let engine = self.engine;
+        keys.into_iter().fold(Reply::ready(Ok(false)), |removed, key| {
+            let policy = policy.to_owned();
+            removed.and_then(move |was_there| {
+                let change = OverrideChange::Remove { policy: &policy, key: &key };
+                let is_done = move |changed| Ok(was_there || changed == Changed::Done);
+                RunTimeOverrides { engine }.change(&change, is_done)
+            })
+        })
     }
 
     /// The override of a key as the store has it now, if it has one that was set at run time.
@@ -286,10 +303,13 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         policy: &str,
         key: impl AsKey,
     ) -> Reply<'e, Option<StoredOverride>, OverrideError> {
-        let key = self.state().stored_key(key.as_key().as_ref()).into_owned();
+        let keys = self.state().stored_keys(key.as_key().as_ref());
         let policy = policy.to_owned();
-        let is_it = move |it: &StoredOverride| it.policy == policy && *it.key == *key;
-        self.list().then(move |all| Ok(all?.into_iter().find(is_it)))
+        self.list().then(move |all| {
+            let all = all?;
+            let of = |key: &Vec<u8>| all.iter().find(|it| it.policy == policy && *it.key == **key);
+            Ok(keys.iter().find_map(of).cloned())
+        })
     }
 
     /// All that the store has now, of all policies, by policy and key.
@@ -351,6 +371,31 @@ impl<'e, C: Clock + 'static> RunTimeOverrides<'e, C> {
         self.state().overrides.table().skipped
     }
 
+    /// How many overrides have a key that people can read, although the store [hashes keys](crate::HashedKeys): they were
+    /// set without its secret, and match nobody here. [`get`](Self::get) and [`remove`](Self::remove) find them by that
+    /// key.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tidegate::{Engine, HashedKeys, KeyHasher, MemoryStore};
+    /// let store = Arc::new(MemoryStore::default());
+    /// let before = Engine::builder().store(store.clone()).policy("api", "5/h").build()?;
+    /// before.overrides().set("api", "mallory", "block", None).now()?;
+    /// assert_eq!(before.overrides().readable(), 0); // no key is hashed
+    ///
+    /// let store = HashedKeys::new(store, KeyHasher::new([7; 16]));
+    /// let engine = Engine::builder().store(store).policy("api", "5/h").build()?;
+    /// engine.overrides().refresh().now()?;
+    /// assert_eq!(engine.overrides().readable(), 1);
+    /// assert!(engine.check("api", "mallory").now()?.decision.allowed());
+    /// assert!(engine.overrides().remove("api", "mallory").now()?);
+    /// assert_eq!(engine.overrides().readable(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn readable(&self) -> usize {
+        self.state().overrides.table().readable
+    }
+
     fn state(&self) -> &'e EngineState<C> {
         &self.engine.state
     }
@@ -390,6 +435,14 @@ impl<C: Clock + 'static> EngineState<C> {
             }
             _ => canonical,
         }
+    }
+
+    /// The keys under which the store's table may have what belongs to a key: as it is kept now, and in clear if it was
+    /// set before keys were hashed.
+    fn stored_keys(&self, key: &[u8]) -> Vec<Vec<u8>> {
+        let (stored, clear) = (self.stored_key(key), canonical(key));
+        let before = (stored != clear).then(|| clear.into_owned());
+        std::iter::once(stored.into_owned()).chain(before).collect()
     }
 
     /// The policy that a key can have an override of.
@@ -465,6 +518,8 @@ pub(super) struct LoadedTable {
     entries: Arc<[LoadedEntry]>,
     /// Those of our policies that make no sense to this version.
     skipped: usize,
+    /// Those whose keys are readable where keys are hashed.
+    readable: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -509,7 +564,7 @@ impl LoadedOverrides {
             stored,
         };
         let entries = entries.into_iter().map(entry).collect();
-        *table = LoadedTable { request, version, entries, skipped: 0 };
+        *table = LoadedTable { request, version, entries, ..LoadedTable::default() };
         table.apply(policies, self.hasher.as_ref());
         true
     }
@@ -537,6 +592,8 @@ impl LoadedTable {
         let mut by_policy: HashMap<&str, PolicyOverrides> = HashMap::new();
         let empty = || Overrides::hashed(hasher.cloned());
         self.skipped = 0;
+        let readable = self.entries.iter().filter(|it| it.stored.has_readable_key());
+        self.readable = if hasher.is_some() { readable.count() } else { 0 };
         for LoadedEntry { stored, until_us } in &*self.entries {
             // Others who share the store may have policies of their own.
             let Some(policy) = policies.get(&stored.policy) else { continue };
@@ -570,10 +627,4 @@ fn insert(overrides: &mut Overrides<TimedOverride>, key: &[u8], value: TimedOver
         overrides.insert_for(network, value.clone());
     }
     overrides.insert(key, value);
-}
-
-/// The network that a key names, if it does. An address of IPv6 does, since it has many spellings.
-fn network_of(key: &[u8]) -> Option<Cidr> {
-    let may_be = key.contains(&b'/') || key.contains(&b':');
-    may_be.then(|| Cidr::from_key(key)).flatten()
 }

@@ -1,5 +1,6 @@
 //! TLS to a store, with the system's authorities or one of one's own.
 
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,6 +8,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
+
+use super::named_file::open_file;
 
 /// The TLS settings of a store's client: trusts the authorities in the file `ca`, or those of the system; shows a
 /// certificate if there is one, with its key.
@@ -29,7 +32,9 @@ pub fn client_config(
     let config = match own {
         None => config.with_no_client_auth(),
         Some((cert, key)) => {
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed("key", &error));
+            let key = open_file(key).map_err(|error| failed("key", &error))?;
+            let key = PrivateKeyDer::from_pem_reader(BufReader::new(key));
+            let key = key.map_err(|error| failed("key", &error));
             config
                 .with_client_auth_cert(certificates("cert", cert)?, key?)
                 .map_err(|error| failed("cert and key", &error))?
@@ -58,7 +63,8 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
 }
 
 fn certificates(name: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let file = open_file(file).map_err(|error| failed(name, &error))?;
+    let read: Result<_, _> = CertificateDer::pem_reader_iter(BufReader::new(file)).collect();
     read.map_err(|error| failed(name, &error))
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tidegate_core::Timestamp;
 
 pub use self::record::OverridesRecord;
-use super::StoreResult;
+use super::{KeyHasher, StoreResult};
+use crate::cidr::network_of;
 
 /// The most overrides of a table. It is loaded as a whole, over the connection that checks use.
 ///
@@ -128,6 +129,26 @@ impl StoredOverride {
     /// The key, or the network, without the name of a limit.
     pub fn identifier(&self) -> &[u8] {
         self.one_limit().map_or(&self.key, |(identifier, _)| identifier)
+    }
+
+    /// Whether people can read whose it is: its key is neither a [hash](crate::KeyHasher) nor a network. Where keys are
+    /// hashed, it was set without the secret, and matches nobody.
+    ///
+    /// ```
+    /// # use tidegate::{KeyHasher, StoredOverride};
+    /// let stored = |key: &str| StoredOverride {
+    ///     policy: "api".into(),
+    ///     key: key.as_bytes().into(),
+    ///     text: "block".into(),
+    ///     life: None,
+    /// };
+    /// assert!(stored("mallory").has_readable_key());
+    /// assert!(!stored("10.0.0.0/8").has_readable_key());
+    /// assert!(!stored(&KeyHasher::new([7; 16]).hash("mallory")).has_readable_key());
+    /// ```
+    pub fn has_readable_key(&self) -> bool {
+        let identifier = self.identifier();
+        !KeyHasher::is_hash(identifier) && network_of(identifier).is_none()
     }
 
     /// `allow`, `block`, or the limit, without a mark that it is of one limit.

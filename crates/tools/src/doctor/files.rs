@@ -60,7 +60,7 @@ fn snapshot(path: &Path) -> Finding {
 
 /// What a server does with its files, and leaves them as they are: one that runs may use them.
 fn try_snapshot(path: &Path) -> Result<(), String> {
-    if path.is_dir() {
+    if path.exists() && !path.is_file() {
         return Err(format!("{} is not a file", path.display()));
     }
     let (lock, probe) = (with_ending(path, ".lock"), with_ending(path, ".doctor"));

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::output::{Table, print_report};
 use super::super::{ERROR, Failure, OK};
-use super::{ReplayArgs, not_a_log, open, read_lines, unreadable};
+use super::{ReplayArgs, no_plan, not_a_log, open, read_lines, reasons, unreadable};
 use tidegate_simulation::StopFlag;
 use tidegate_simulation::replay::{
     ChangedClient, ComparisonReport, FlipRow, Flips, Replayer, compare,
@@ -28,14 +28,18 @@ pub(super) fn run(args: &ReplayArgs, old: &Replayer, new: &Replayer) -> Result<E
     let compared = read_lines(size, |progress| {
         compare((old, new), log, args.top, &StopFlag::default(), progress)
     });
-    let report = compared.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    let mut report = compared.map_err(|error| Failure::new(format!("{name}: {error}")))?;
     if report.is_no_log() {
         return Err(not_a_log(&name, &report.first_unreadable));
     }
-    if args.max_flips.is_some() && report.lines == 0 {
-        return Err(Failure::new(format!(
-            "{name} has no lines: a check with --max-flips needs some"
-        )));
+    if args.max_flips.is_some()
+        && let Some(why) = too_little(&report)
+    {
+        let why = format!("{name} {why}: a check with --max-flips needs more");
+        return Err(Failure::new(why + &reasons(&report.first_unreadable)));
+    }
+    if report.plans.is_empty() {
+        report.notes.extend(no_plan(args));
     }
     let named = NamedComparison { log: &name, report: &report };
     print_report(&named, args.json, || text(&named))?;
@@ -48,6 +52,20 @@ pub(super) fn run(args: &ReplayArgs, old: &Replayer, new: &Replayer) -> Result<E
         }
         _ => Ok(ExitCode::from(OK)),
     }
+}
+
+/// Why a report without flips would not show that nothing changes.
+fn too_little(report: &ComparisonReport) -> Option<String> {
+    let ComparisonReport { lines, unreadable, total, .. } = report;
+    if *lines == 0 {
+        return Some("has no lines".to_owned());
+    }
+    if *unreadable > lines / 2 {
+        return Some(format!("has {lines} lines, and {unreadable} of them cannot be read"));
+    }
+    (total.requests == 0).then(|| {
+        "has no request that both files decide: limits of concurrency are not replayed".to_owned()
+    })
 }
 
 fn text(NamedComparison { log, report }: &NamedComparison<'_>) -> String {

@@ -1,9 +1,9 @@
 //! A page with placeholders: `{{retry_after}}`, `{{policy}}`, `{{request_id}}`.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use tidegate::store_kit::open_file;
 use tidegate_core::text::printable;
 
 /// Each refused person gets a copy.
@@ -44,10 +44,19 @@ impl Placeholder {
     ];
 }
 
+impl Piece {
+    /// Whether text has `{name}`.
+    fn has_in_braces(&self, name: &str) -> bool {
+        let Self::Text(text) = self else { return false };
+        let mut inside = text.split('{').skip(1).filter_map(|after| after.split_once('}'));
+        inside.any(|(inside, _)| inside.trim() == name)
+    }
+}
+
 impl Template {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let mut bytes = Vec::new();
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        let file = open_file(path).map_err(|error| error.to_string())?;
         // One byte more than allowed, to notice a file that is too long.
         let limited = file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
         limited.map_err(|error| error.to_string())?;
@@ -76,6 +85,12 @@ impl Template {
         Ok(Self(pieces))
     }
 
+    /// The names of placeholders in single braces, which are no placeholders.
+    pub(super) fn in_single_braces(&self) -> impl Iterator<Item = &'static str> {
+        let names = Placeholder::ALL.into_iter().map(|(name, _)| name);
+        names.filter(|name| self.0.iter().any(|piece| piece.has_in_braces(name)))
+    }
+
     /// The page with its values, which are escaped: part of them comes from the client.
     pub(super) fn render(&self, values: &Values<'_>) -> String {
         let mut page = String::new();
@@ -96,7 +111,8 @@ fn known() -> String {
     format!("expected {}", names.join(", "))
 }
 
-/// Nothing that ends text, an attribute or a string of a script stays.
+/// Nothing stays that ends text, or an attribute in quotes. An attribute without quotes also ends with a space, and a
+/// script or a URL reads its text by rules of its own: values are not for these.
 fn escape(text: &str, page: &mut String) {
     for char in text.chars() {
         match char {
@@ -126,6 +142,19 @@ mod tests {
         let page = Template::parse(page).unwrap().render(&VALUES);
         assert_eq!(page, "<p>17 a&lt;b&gt;&quot;&#39;&#96;&#92;&amp;</p><i>r-1</i>{ x } r-1");
         assert_eq!(Template::parse("").unwrap().render(&VALUES), "");
+    }
+
+    #[test]
+    fn names_in_single_braces_are_noticed() {
+        for (page, expected) in [
+            ("in {retry_after} s", &["retry_after"][..]),
+            ("{a {{policy}} { request_id }{policy}", &["policy", "request_id"]),
+            ("body { color: red } {{retry_after}} {policy", &[]),
+            ("a{b}{retry_afters}{{policy}}{}", &[]),
+        ] {
+            let template = Template::parse(page).unwrap();
+            assert_eq!(template.in_single_braces().collect::<Vec<_>>(), expected, "{page}");
+        }
     }
 
     #[test]
