@@ -62,6 +62,7 @@ fn a_refusal_is_remembered_for_the_ttl_of_the_deny_cache() {
         (answer["allowed"] == true, answer["source"].as_str().unwrap().to_owned())
     };
     assert_eq!(check(), (true, "store".to_owned()));
+    #[allow(clippy::disallowed_methods, reason = "how long Redis is not asked")]
     let refused = Instant::now();
     assert_eq!(check(), (false, "store".to_owned()));
     // Redis would now allow it.
