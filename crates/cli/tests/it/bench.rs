@@ -367,6 +367,7 @@ fn a_server_that_cannot_be_measured_is_reported_with_a_hint() {
         ("http", &http, &["--policy", "fex"], "no policy is called `fex`"),
         ("resp", &resp, &["--policy", "fex"], "no policy is called `fex`"),
         ("grpc", &server.grpc.clone().unwrap(), &["--domain", "other"], "no limit has a say"),
+        ("grpc", &server.grpc.clone().unwrap(), &["--policy", "fex"], "no policy is called `fex`"),
         ("proxy", &unused, &[], "tidegate proxy --upstream URL"),
         ("proxy", &http, &[], "is no proxy of tidegate"),
         ("proxy", &resp, &[], "does not speak what --door proxy speaks"),
@@ -739,5 +740,7 @@ fn forward_auth_goes_by_path_policy_or_says_that_nothing_is_limited() {
     let unlimited = report(&args);
     assert_eq!(counts(&unlimited["servers"][0]), [50, 50, 0, 0]);
     let note = unlimited["servers"][0]["note"].as_str().unwrap();
-    assert!(note.contains("no route matches --path"), "{note}");
+    for cause in ["no route matches --path", "`client_ip.trusted_proxies`"] {
+        assert!(note.contains(cause), "{note}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::http2::{ended_by_server, frame};
 use crate::processes::wait_until;
 use crate::programs::on_socket;
 use crate::proxy_support::{Origin, Proxy, received};
-use crate::support::{DEADLINE, Folder, Reply, Server, run};
+use crate::support::{DEADLINE, Folder, Reply, Server, run, tidegate};
 
 const LIMITS: &str = r#"
 policies:
@@ -163,6 +163,42 @@ fn behind_counted_proxies_no_header_chooses_another_client() {
         assert_eq!(status(&proxy.server, "/", &sent), expected, "{lines:?}");
         assert_eq!(auth_status(&auth, "/", lines), expected, "{lines:?}");
     }
+}
+
+#[test]
+fn too_few_addresses_for_the_counted_proxies_are_logged_once() {
+    let limits = "policies: { one: 9/s }\nroutes: [{ policy: one, key: client_ip }]\nclient_ip: { trusted_hops: 2 }\n";
+    let (folder, origin) = (Folder::new(), Origin::mirror());
+    let warnings = |log: &str| {
+        std::fs::read_to_string(log)
+            .unwrap()
+            .matches("fewer addresses than client_ip.trusted_hops")
+            .count()
+    };
+    let file = folder.write("auth.yaml", limits);
+    let log = folder.path("auth.log");
+    let mut auth = Server::start_logged(&["serve", "-c", &file, "--listen", "127.0.0.1:0"], &log);
+    // The control: as many addresses as proxies, and none at all, as a health check sends it.
+    for lines in [&["X-Forwarded-For: 203.0.113.7, 192.0.2.1"][..], &[]] {
+        auth_status(&auth, "/", lines);
+    }
+    assert_eq!(warnings(&log), 0);
+    for _ in 0..3 {
+        auth_status(&auth, "/", &["X-Forwarded-For: 203.0.113.7"]);
+    }
+    assert_eq!(auth.stop("TERM").code(), Some(0));
+    assert_eq!(warnings(&log), 1);
+
+    let proxy = format!(
+        "{limits}proxy: {{ upstream: '{}' }}\nlisten: {{ proxy: 127.0.0.1:0 }}\n",
+        origin.url()
+    );
+    let (file, log) = (folder.write("proxy.yaml", proxy), folder.path("proxy.log"));
+    let proxy = Proxy::logged(&mut tidegate(&["serve", "-c", &file]), &log);
+    for _ in 0..3 {
+        status(&proxy.server, "/", &["Host: other.example", "X-Forwarded-For: 203.0.113.7"]);
+    }
+    wait_until("the proxy warns", DEADLINE, || warnings(&log) == 1);
 }
 
 #[test]

@@ -89,6 +89,28 @@ fn an_override_counts_with_the_algorithm_of_the_policy() {
 }
 
 #[test]
+fn an_override_that_does_not_fit_names_its_field_and_says_why() {
+    let folder = Folder::new();
+    let config = "policies:\n  plan: { all: [{ name: minute, limit: 9/min }, { name: day, limit: 99/day }] }\n  \
+                  total: { limit: 9/s, key: global }\n  shared: { share: { of: total, by: tenant } }\n";
+    let server = Server::with_config(&folder, config);
+    let long = format!("plan/{}", "x".repeat(5_000));
+    for (path, body, expected) in [
+        ("shared/ann", r#"{"limit":"5/s"}"#, "`limit`: tenants of a share"),
+        ("plan/ann", r#"{"limit":"5/s","limit_name":"dya"}"#, "`limit_name`: "),
+        ("total/10.0.0.0%2F33", r#"{"limit":"5/s"}"#, "`key`: "),
+        (&long, r#"{"allow":true}"#, "`key`: "),
+    ] {
+        let reply = server.send("PUT", &format!("/v1/overrides/{path}"), &[], body.as_bytes());
+        let problem = reply.json();
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(reply.status == 400 && detail.starts_with(expected), "{reply:?}");
+        let field = problem["field"].as_str().unwrap();
+        assert!(expected.starts_with(&format!("`{field}`: ")), "{reply:?}");
+    }
+}
+
+#[test]
 fn every_operation_works() {
     let server = Server::start();
     let login = r#"{"policy":"login","key":"ann","cost":3}"#;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use crate::proxy_support::{Origin, Proxy};
 use crate::support::{DEADLINE, Folder, Server};
 
 const PLAIN: &str = "";
@@ -111,13 +112,34 @@ fn a_stopping_server_answers_and_closes_kept_connections() {
 #[test]
 fn the_older_headers_replace_the_standard_ones() {
     let folder = Folder::new();
-    let config = "headers: { dialect: legacy, legacy: off }\npolicies: { api: 100/min burst 20 }";
-    let config = folder.write("tidegate.yaml", config);
-    let server = Server::start_with(&["serve", "-c", &config, "--listen", "127.0.0.1:0"]);
-    let reply = server.post("/v1/check", r#"{"policy":"api","key":"a","cost":5}"#);
-    let names = ["limit", "remaining", "reset"].map(|name| format!("ratelimit-{name}"));
-    assert_eq!(names.map(|name| reply.header(&name)), [Some("20"), Some("15"), Some("3")]);
-    for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-limit"] {
-        assert_eq!(reply.header(name), None, "{name}");
+    let config = "headers: { dialect: legacy, legacy: off }\npolicies: { api: 100/min burst 20 }\n\
+                  routes: [{ policy: api, key: 'header:x-user', cost: 5 }]\nclient_ip: { trusted_proxies: [127.0.0.1] }";
+    let origin = Origin::mirror();
+    let Proxy { mut server, api } = Proxy::start(&folder, &origin.url(), "", config);
+    let body = r#"{"policy":"api","key":"check","cost":5}"#;
+    for (addr, method, path, user, body) in [
+        (server.addr, "GET", "/page", "proxy", ""),
+        (api, "GET", "/v1/auth", "auth", ""),
+        (api, "POST", "/v1/check", "", body),
+    ] {
+        server.addr = addr;
+        let asked = [("x-user", user), ("x-forwarded-uri", "/page")];
+        let ask = || server.send(method, path, &asked, body.as_bytes());
+        let reply = ask();
+        let names = ["limit", "remaining", "reset"].map(|name| format!("ratelimit-{name}"));
+        let values = names.map(|name| reply.header(&name).map(str::to_owned));
+        assert_eq!(
+            values.each_ref().map(Option::as_deref),
+            [Some("20"), Some("15"), Some("3")],
+            "{path}"
+        );
+        let refused = (0..20).map(|_| ask()).find(|reply| reply.header("retry-after").is_some());
+        let refused = refused.expect("a refusal");
+        assert_eq!(refused.header("ratelimit-limit"), Some("20"), "{path}");
+        for (reply, name) in [&reply, &refused].into_iter().flat_map(|reply| {
+            ["ratelimit", "ratelimit-policy", "x-ratelimit-limit"].map(|name| (reply, name))
+        }) {
+            assert_eq!(reply.header(name), None, "{path} {name}");
+        }
     }
 }

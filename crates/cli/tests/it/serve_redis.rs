@@ -1,5 +1,7 @@
 //! Several servers over one Redis: one limit, and answers during an outage.
 
+use std::time::{Duration, Instant};
+
 use crate::processes::{ClusterShape, DEADLINE, RedisCluster, RedisServer, wait_until};
 use crate::support::{Folder, Server};
 
@@ -41,6 +43,34 @@ fn a_redis_outage_is_not_a_refusal_and_checks_recover() {
     assert!(!reset.body.contains(&redis.port().to_string()), "{}", reset.body);
     redis.restart();
     wait_until("the server counts in Redis again", DEADLINE, || source(&server) == "store");
+}
+
+/// Without a `ttl`, the refusal would be remembered for a second; without a bound, for an hour.
+#[test]
+fn a_refusal_is_remembered_for_the_ttl_of_the_deny_cache() {
+    const TTL: Duration = Duration::from_secs(3);
+    let (folder, redis) = (Folder::new(), RedisServer::start());
+    let config = format!(
+        "store: {{ url: '{}', deadline: 10s }}\n\
+         policies: {{ login: {{ algorithm: sliding-log, limit: 1/h, deny_cache: {{ ttl: {}s }} }} }}\n",
+        redis.url(),
+        TTL.as_secs()
+    );
+    let server = Server::with_config(&folder, &config);
+    let check = || {
+        let answer = server.post("/v1/check", r#"{"policy":"login","key":"ann"}"#).json();
+        (answer["allowed"] == true, answer["source"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(check(), (true, "store".to_owned()));
+    #[allow(clippy::disallowed_methods, reason = "how long Redis is not asked")]
+    let refused = Instant::now();
+    assert_eq!(check(), (false, "store".to_owned()));
+    // Redis would now allow it.
+    redis.command(&["FLUSHALL"]);
+    assert_eq!(check(), (false, "deny-cache".to_owned()));
+    wait_until("Redis is asked again", DEADLINE, || check() == (true, "store".to_owned()));
+    let remembered = refused.elapsed();
+    assert!(remembered >= TTL, "{remembered:?}");
 }
 
 /// There is no replica that could confirm.

@@ -256,7 +256,7 @@ pub enum Dialect {
     /// draft-ietf-httpapi-ratelimit-headers-11.
     #[serde(rename = "draft-11")]
     Draft11,
-    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of its drafts up to 7.
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of its drafts up to 6.
     Legacy,
     /// No such headers.
     Off,

@@ -22,7 +22,7 @@ pub enum Store {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StoreOptions {
     /// `memory`, `redis://`, `rediss://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://`,
-    /// `redis+quorum://`, `postgres://` or `memcached://`.
+    /// `redis+quorum://`, `postgres://`, `memcached://` or `dynamodb://`.
     #[cfg_attr(test, schemars(example = "redis://127.0.0.1:6379"))]
     pub url: Option<Secret>,
     /// A file with the URL, for one with a password. Instead of `url`.

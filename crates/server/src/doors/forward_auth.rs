@@ -48,6 +48,7 @@ async fn decide(
     warn_untrusted_proxy(app, &in_force, peer, request);
     let target = if policy.is_none() { TargetHeader::Required } else { TargetHeader::Optional };
     let seen = ClientRequest::forwarded(&settings.client_ip, peer, request, target)?;
+    app.service().events().uncounted_proxies(&seen, peer);
     let seen = settings.identified(seen);
     let Some(found) = call.find(&seen, policy)? else {
         return Ok(Response::default()); // nothing limits it

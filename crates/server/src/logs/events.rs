@@ -14,7 +14,7 @@ use super::labels::KeyLabels;
 use super::request_id::RequestId;
 use crate::metrics::{Door, Outcome, Status};
 use tidegate_core::text::printable;
-use tidegate_request::Peer;
+use tidegate_request::{ClientRequest, Peer};
 
 /// Per kind of line.
 const RATE: &str = "10/s burst 20";
@@ -106,6 +106,19 @@ impl Events {
             tracing::warn!(
                 peer = self.labels.public(peer.to_string()),
                 "ignored X-Forwarded-*: the peer is not among client_ip.trusted_proxies"
+            );
+        }
+    }
+
+    /// Warns once about a header in which `trusted_hops` finds no client: all clients of its peer then count as one.
+    pub(crate) fn uncounted_proxies(&self, seen: &ClientRequest<'_>, peer: Peer) {
+        static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+        let is_new = !HAS_WARNED.load(Relaxed) && seen.client_ip.lacks_hops(&seen.headers);
+        if is_new && !HAS_WARNED.swap(true, Relaxed) {
+            tracing::warn!(
+                peer = self.labels.public(peer.to_string()),
+                "took the peer for the client: X-Forwarded-For or Forwarded has fewer addresses than \
+                 client_ip.trusted_hops, or one that cannot be read"
             );
         }
     }

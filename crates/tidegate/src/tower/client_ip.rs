@@ -296,6 +296,23 @@ impl ClientIp {
         None
     }
 
+    /// Whether a [hop count](ClientIp::trust_hops) finds no client in a header that is there, and takes the peer for it:
+    /// the header has fewer addresses than proxies were counted, or one that cannot be read.
+    ///
+    /// ```
+    /// # use http::{HeaderMap, HeaderValue};
+    /// # use tidegate::tower::ClientIp;
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert("x-forwarded-for", HeaderValue::from_static("203.0.113.7"));
+    /// assert!(ClientIp::new().trust_hops(2)?.lacks_hops(&headers));
+    /// assert!(!ClientIp::new().trust_hops(1)?.lacks_hops(&headers));
+    /// # Ok::<(), tidegate::tower::SetupError>(())
+    /// ```
+    pub fn lacks_hops(&self, headers: &HeaderMap) -> bool {
+        let Trusted::Hops(hops) = self.trusted else { return false };
+        headers.contains_key(self.header.name()) && self.at_hop(hops, headers).is_none()
+    }
+
     /// Whether what a peer at this address writes is believed; with a [hop count](ClientIp::trust_hops), from any.
     ///
     /// ```

@@ -84,7 +84,7 @@ pub enum Dialect {
     /// Of draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy: "api";q=100;w=60` (100 units in 60 seconds) and
     /// `RateLimit: "api";r=19;t=1` (19 left now, everything in 1 second).
     Draft11,
-    /// Of its drafts up to 7: `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, in seconds from now.
+    /// Of its drafts up to 6: `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, in seconds from now.
     Legacy,
     /// None.
     Off,

@@ -34,8 +34,9 @@ pub(super) struct Endpoint {
 /// Who asks first where every request spends.
 const PROBE_KEY: &str = "tidegate-bench";
 /// What a server without a word about limits may be.
-const UNLIMITED: &str = "its first answer has no RateLimit headers: either no route matches --path, and nothing is limited, or \
-                         the server sends none (`headers`)";
+const UNLIMITED: &str = "its first answer has no RateLimit headers: either no route matches --path, or the server does not trust \
+                         this machine (`client_ip.trusted_proxies`) and ignores the path, so that nothing is limited; or it \
+                         sends none (`headers`)";
 
 #[derive(Debug)]
 enum Protocol {

@@ -1,5 +1,7 @@
 //! Envoy's `ShouldRateLimit`, several calls on one connection.
 
+use std::borrow::Cow;
+
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -13,7 +15,7 @@ use super::config::RequestTemplate;
 use super::connection::BatchResult;
 use super::error::{ErrorKind, RequestError};
 use super::target::Target;
-use tidegate_core::text::printable;
+use tidegate_core::text::{percent_decoded, printable};
 
 /// Far more than any reply has.
 const REPLY_BYTES_MAX: usize = 64 << 10;
@@ -175,6 +177,9 @@ fn refusal(headers: &HeaderMap) -> Option<RequestError> {
         |name: &str| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let status = text("grpc-status").filter(|status| status != "0")?;
     let message = text("grpc-message").unwrap_or_default();
+    // Sent percent-encoded. A client has to show what is encoded wrongly as it came.
+    let decoded = percent_decoded(&message).and_then(|bytes| String::from_utf8(bytes).ok());
+    let message = decoded.map_or(message, Cow::from);
     let why = format!("gRPC status {}: {}", printable(&status), printable(&message));
     Some(RequestError::new(ErrorKind::Refused, why))
 }

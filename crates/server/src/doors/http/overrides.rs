@@ -109,7 +109,7 @@ pub(super) async fn set(request: ApiRequest) -> HandlerResult {
         return Err(Problem::bad_field("limit_name", what));
     }
     // A mistyped network would be stored as a key that no request has.
-    network_of_key(key).map_err(|why| Problem::bad_field("key", &format!(": {why}")))?;
+    network_of_key(key).map_err(|why| Problem::bad_value("key", &why))?;
     let body = body::read(body).await?;
     let requested: OverrideRequest<'_> = body::decode(&body)?;
     let (text, ttl) = (requested.text()?, requested.ttl()?);
@@ -250,7 +250,7 @@ fn named_problem(error: OverrideError, names: &[&str]) -> Problem {
             Problem::bad_field("limit_name", "names no limit: the policy has one, leave it out")
         }
         (OverrideError::DoesNotFit(PolicyProblem::NoSuchLimit(name)), [_, ..]) => {
-            Problem::bad_field("limit_name", &format!(": {}", unknown_limit(name, names)))
+            Problem::bad_value("limit_name", &unknown_limit(name, names))
         }
         (OverrideError::DoesNotFit(PolicyProblem::OverrideOfMany), [_, ..]) => {
             let names = names.join(", ");
@@ -262,17 +262,16 @@ fn named_problem(error: OverrideError, names: &[&str]) -> Problem {
 }
 
 fn override_problem(error: OverrideError) -> Problem {
-    let what = format!(": {error}");
     if let Some(failure) = error.store_failure() {
         return Problem::store_failed(failure.kind());
     }
     match error {
         OverrideError::UnknownPolicy(name) => Problem::unknown_policy(&name, None),
-        OverrideError::LongKey(_) => Problem::bad_field("key", &what),
+        OverrideError::LongKey(_) => Problem::bad_value("key", &error),
         OverrideError::BadLimit(_) | OverrideError::DoesNotFit(_) => {
-            Problem::bad_field("limit", &what)
+            Problem::bad_value("limit", &error)
         }
-        _ => Problem::bad_input(&what),
+        _ => Problem::bad_input(&error.to_string()),
     }
 }
 

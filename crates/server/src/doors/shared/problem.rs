@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 `application/problem+json`, naming the field that is wrong.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -64,11 +65,16 @@ impl Problem {
         Self::bad_input(&format!("`{field}` {what}")).with_field(field)
     }
 
+    /// A field whose value was refused by who reads it, in a sentence of its own.
+    pub(crate) fn bad_value(field: &str, error: &impl Display) -> Self {
+        Self::bad_input(&format!("`{field}`: {error}")).with_field(field)
+    }
+
     /// Invalid JSON; `field` is empty if the error is about the whole body.
     pub(crate) fn bad_json(field: &str, error: &str) -> Self {
         match field {
             "" => Self::bad_input(&format!("the body: {error}")),
-            _ => Self::bad_input(&format!("`{field}`: {error}")).with_field(field),
+            _ => Self::bad_value(field, &error),
         }
     }
 
@@ -256,9 +262,7 @@ impl Problem {
                 "policy `{policy}` limits concurrency, so permits have to be released: use POST /v1/acquire"
             ))
             .with_field("policy"),
-            CheckError::CostTooHigh { .. } => {
-                Self::bad_input(&format!("`cost`: {error}")).with_field("cost")
-            }
+            CheckError::CostTooHigh { .. } => Self::bad_value("cost", &error),
             CheckError::Store(error) => Self::bad_input(&error.to_string()),
             other => Self::bad_input(&other.to_string()).with_field("policy"),
         }
@@ -268,7 +272,7 @@ impl Problem {
     pub(crate) fn not_atomic(why: Unanswered) -> Self {
         match why {
             Unanswered::BadQuestion(error @ CheckError::TooManyTogether) => {
-                Self::bad_field("checks", &format!(": {error}"))
+                Self::bad_value("checks", &error)
             }
             Unanswered::BadQuestion(CheckError::Store(error)) => {
                 Self::bad_field("atomic", &format!("is not possible: {error}"))

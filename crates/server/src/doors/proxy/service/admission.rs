@@ -70,6 +70,7 @@ pub(super) async fn admit(
     let (peer, client_ip) = (client.peer, &in_force.http.client_ip);
     let ambiguous = |why: AmbiguousRequest| Box::new(Problem::from(why).into_response());
     let seen = ClientRequest::direct(client_ip, peer, parts).map_err(ambiguous)?;
+    app.service().events().uncounted_proxies(&seen, peer);
     let mut seen = in_force.http.identified(seen);
     let is_trusted = peer.is_trusted(client_ip);
     let client_slot = enter(app, in_force, proxy, client, &seen)?;
