@@ -130,12 +130,13 @@ fn distance(from: &str, to: &str) -> usize {
 ///
 /// assert_eq!(percent_decoded("p%40ss").as_deref(), Some(&b"p@ss"[..]));
 /// assert_eq!(percent_decoded("50%"), None);
+/// assert_eq!(percent_decoded("%+1"), None);
 /// ```
 pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
-        let (code, plain) = part.split_at_checked(2)?;
+        let (code, plain) = part.split_at_checked(2).filter(|(code, _)| !code.starts_with('+'))?;
         bytes.push(u8::from_str_radix(code, 16).ok()?);
         bytes.extend_from_slice(plain.as_bytes());
     }

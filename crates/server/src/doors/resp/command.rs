@@ -45,11 +45,15 @@ impl<'e> CommandContext<'_, 'e> {
     }
 }
 
+const fn widened([one, two, three, four]: [u8; 4]) -> [u8; 8] {
+    [one, two, three, four, 0, 0, 0, 0]
+}
+
 type Handler = fn(&mut CommandContext<'_, '_>, Command<'_>);
 
 pub(super) struct CommandSpec {
     pub(super) name: &'static str,
-    ends: NameEnds,
+    ends: Option<NameEnds>,
     /// The arguments, as error messages show them.
     usage: &'static str,
     /// Minimum and maximum number of arguments, including the name.
@@ -66,7 +70,7 @@ const fn spec(
     key: i64,
     run: Handler,
 ) -> CommandSpec {
-    let Some(ends) = NameEnds::of(name.as_bytes()) else { panic!("a name of 4 to 16 bytes") };
+    let ends = NameEnds::of(name.as_bytes());
     CommandSpec { name, ends, usage, arguments, key, run }
 }
 
@@ -85,12 +89,11 @@ impl NameEnds {
     const fn of(name: &[u8]) -> Option<Self> {
         let (mut first, mut last) = match (name.first_chunk(), name.last_chunk()) {
             (Some(first), Some(last)) if name.len() <= 16 => (*first, *last),
-            _ => match (name.first_chunk(), name.last_chunk()) {
-                (Some([a, b, c, d]), Some([e, f, g, h])) if name.len() < 8 => {
-                    ([*a, *b, *c, *d, 0, 0, 0, 0], [*e, *f, *g, *h, 0, 0, 0, 0])
-                }
+            (None, None) => match (name.first_chunk(), name.last_chunk()) {
+                (Some(first), Some(last)) => (widened(*first), widened(*last)),
                 _ => return None,
             },
+            _ => return None,
         };
         first.make_ascii_lowercase();
         last.make_ascii_lowercase();
@@ -132,7 +135,7 @@ const NEVER_QUEUED: [&str; 5] = ["multi", "exec", "discard", "reset", "quit"];
 
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
-    let ends = NameEnds::of(name)?;
+    let ends = Some(NameEnds::of(name)?);
     COMMANDS.iter().find(|spec| spec.ends == ends)
 }
 
@@ -166,4 +169,29 @@ fn unknown(context: &mut CommandContext<'_, '_>, command: Command<'_>) {
     } else {
         "NOAUTH Authentication required.".to_owned()
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_found_by_its_whole_name_in_any_case() {
+        let found = |name: &str| find(name.as_bytes()).map(|spec| spec.name);
+        for CommandSpec { name, .. } in &COMMANDS {
+            assert_eq!(found(name), Some(*name));
+            assert_eq!(found(&name.to_ascii_uppercase()), Some(*name));
+            for at in 0..name.len() {
+                let other = |byte: &str| [&name[..at], byte, &name[at + 1..]].concat();
+                assert_eq!(found(&other("\0")), None, "{name}");
+                assert_eq!(found(&other("")), None, "{name}");
+                assert_eq!(found(&other("xx")), None, "{name}");
+            }
+        }
+        for none in
+            ["", "x", "get", "CL.THROTTL\u{f}", "cl.throttle.of.all.keys", "cl\u{e}throttle"]
+        {
+            assert_eq!(found(none), None, "{none:?}");
+        }
+    }
 }
