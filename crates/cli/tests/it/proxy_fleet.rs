@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Response;
@@ -65,6 +65,15 @@ fn patient(redis: &RedisServer) -> String {
     format!("store: {{ url: \"{}\", deadline: 10s, breaker: false }}\n", redis.url())
 }
 
+/// A store with the default deadline and breaker, which one slow answer exceeds.
+fn default_store(redis: &RedisServer) -> String {
+    format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url())
+}
+
+fn goes_by_share(proxy: &Proxy) -> bool {
+    proxy.metric("tidegate_proxy_places_local") == Some(1.0)
+}
+
 fn proxy(app: &App, in_flight: &str, store: &str) -> Proxy {
     let folder = Folder::new();
     Proxy::start(&folder, &app.origin.url(), &format!(", in_flight: {in_flight}"), store)
@@ -93,6 +102,19 @@ fn freeze(proxy: &Proxy) {
     wait_until("all its threads stand still", DEADLINE, || {
         fs::read_dir(&tasks).unwrap().all(|task| is_stopped(task.unwrap()))
     });
+}
+
+/// Asks until so many requests are at the app: with the default deadline an answer of Redis may be late.
+fn take(proxy: &Proxy, app: &App, count: usize) -> Vec<JoinHandle<Option<u16>>> {
+    let mut asked: Vec<JoinHandle<Option<u16>>> = Vec::new();
+    wait_until("they are passed on", DEADLINE, || {
+        asked.retain(|asked| !asked.is_finished());
+        if asked.len() < count {
+            asked.push(ask(proxy));
+        }
+        app.now() == u32::try_from(count).unwrap()
+    });
+    asked
 }
 
 /// How many of these were refused so far.
@@ -269,38 +291,62 @@ fn without_the_store_each_proxy_has_its_share() {
             format!("store: {{ url: \"redis://127.0.0.1:{}\", nodes: 2 }}\n", free_port());
         let in_flight = format!("{{ max: {max}, scope: fleet }}");
         let both = [(); 2].map(|()| proxy(&app, &in_flight, &nowhere));
+        for proxy in &both {
+            assert_eq!(ask(proxy).join().unwrap(), Some(429), "nobody knows yet what others hold");
+            wait_until("it goes by its share", DEADLINE, || goes_by_share(proxy));
+        }
         let asked: Vec<_> = (0..10).map(|number| ask(&both[number % 2])).collect();
         wait_until("the rest is refused", DEADLINE, || refused(&asked) == rest);
         wait_until("the others are passed on", DEADLINE, || app.now() == both_shares);
-        for proxy in &both {
-            assert_eq!(proxy.metric("tidegate_proxy_places_local"), Some(1.0));
-        }
+        assert!(both.iter().all(goes_by_share));
         app.gate.add_permits(1000);
         assert!(statuses(asked).iter().all(|it| matches!(it, Some(200 | 429))));
     }
 }
 
+/// Redis does not answer in time, several times, and is not away: the others still hold their places.
+#[test]
+fn slow_answers_of_the_store_give_no_place() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let store = default_store(&redis);
+    let [holder, other] = [(); 2].map(|()| proxy(&app, "{ max: 4, scope: fleet }", &store));
+    let held = take(&holder, &app, 4);
+    let late = ["30", "30", "200"].map(|pause_ms| {
+        wait_until("Redis answers it", DEADLINE, || {
+            other.metric("tidegate_breaker_state") == Some(0.0)
+        });
+        redis.command(&["CLIENT", "PAUSE", pause_ms, "ALL"]);
+        let began = Instant::now();
+        let asked = statuses((0..2).map(|_| ask(&other)).collect());
+        assert_eq!(asked, [Some(429); 2], "paused for {pause_ms} ms");
+        let is_late = began.elapsed() >= Duration::from_millis(20);
+        redis.command(&["PING"]); // answered when the pause is over
+        is_late
+    });
+    assert!(late.contains(&true), "no answer was late");
+    assert_eq!((app.most(), goes_by_share(&other)), (4, false));
+    app.gate.add_permits(4);
+    assert_eq!(statuses(held), [Some(200); 4]);
+}
+
 #[test]
 fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
     let (redis, app) = (RedisServer::start(), App::start());
-    let store = format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url());
+    let store = default_store(&redis);
     let both = [(); 2].map(|()| proxy(&app, "{ max: 4, scope: fleet }", &store));
-    let together = |proxy: &Proxy| {
+    let is_answered = |proxy: &Proxy| {
         app.gate.add_permits(1);
         let answered = ask(proxy).join().unwrap();
         if answered != Some(200) {
             app.gate.try_acquire().unwrap().forget();
         }
-        proxy.metric("tidegate_proxy_places_local") == Some(0.0) && answered == Some(200)
+        answered == Some(200)
     };
+    let together = |proxy: &Proxy| is_answered(proxy) && !goes_by_share(proxy);
     wait_until("both count in Redis", DEADLINE, || both.iter().all(together));
     redis.kill();
     for proxy in &both {
-        wait_until("it goes by its share", DEADLINE, || {
-            app.gate.add_permits(1);
-            assert_eq!(ask(proxy).join().unwrap(), Some(200));
-            proxy.metric("tidegate_proxy_places_local") == Some(1.0)
-        });
+        wait_until("it goes by its share", DEADLINE, || is_answered(proxy) && goes_by_share(proxy));
     }
     let asked: Vec<_> = (0..8).map(|number| ask(&both[number % 2])).collect();
     wait_until("the rest is refused", DEADLINE, || refused(&asked) == 4);
@@ -308,6 +354,7 @@ fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
     app.gate.add_permits(4);
     assert_eq!(count(&statuses(asked), 200), 4);
     redis.restart();
+    wait_until("they notice without a request", DEADLINE, || !both.iter().any(goes_by_share));
     wait_until("both count in Redis again", DEADLINE, || both.iter().all(together));
 }
 
@@ -315,23 +362,24 @@ fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
 #[test]
 fn a_proxy_never_has_more_than_all_places_whatever_redis_has_lost() {
     let (redis, app) = (RedisServer::start(), App::start());
-    let store = format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url());
+    let store = default_store(&redis);
     let proxy = proxy(&app, "{ max: 4, scope: fleet }", &store);
-    let is_local = || proxy.metric("tidegate_proxy_places_local") == Some(1.0);
-    let mut asked: Vec<_> = (0..3).map(|_| ask(&proxy)).collect();
-    wait_until("three are passed on", DEADLINE, || app.now() == 3);
+    let mut asked = take(&proxy, &app, 3);
     redis.kill();
     wait_until("it goes by its share", DEADLINE, || {
         assert_eq!(ask(&proxy).join().unwrap(), Some(429));
-        is_local()
+        goes_by_share(&proxy)
     });
     redis.restart();
     wait_until("it counts in Redis again", DEADLINE, || {
         asked.push(ask(&proxy));
-        !is_local()
+        !goes_by_share(&proxy)
+    });
+    wait_until("all places are taken", DEADLINE, || {
+        asked.push(ask(&proxy));
+        app.now() == 4
     });
     asked.extend((0..8).map(|_| ask(&proxy)));
-    wait_until("all places are taken", DEADLINE, || app.now() == 4);
     wait_until("the rest is refused", DEADLINE, || refused(&asked) == asked.len() - 4);
     assert_eq!(app.now(), 4);
     app.gate.add_permits(1000);
