@@ -81,13 +81,20 @@ fn proxy(app: &App, in_flight: &str, store: &str) -> Proxy {
 
 /// Sends a request in the background; its status, unless the connection breaks.
 fn ask(proxy: &Proxy) -> JoinHandle<Option<u16>> {
+    let answer = ask_as(proxy, "");
+    std::thread::spawn(move || answer.join().unwrap()?.split(' ').nth(1)?.parse().ok())
+}
+
+/// The same with more headers; the whole answer.
+fn ask_as(proxy: &Proxy, headers: &str) -> JoinHandle<Option<String>> {
     let addr = proxy.server.addr;
+    let request = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
     std::thread::spawn(move || {
         let mut stream = TcpStream::connect(addr).ok()?;
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        answer.split(' ').nth(1)?.parse().ok()
+        Some(answer)
     })
 }
 
@@ -253,11 +260,15 @@ fn a_proxy_that_was_stopped_while_it_connected_passes_nothing_on() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (listener, _queued) = full_listener(&runtime);
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let options = ", connect_timeout: 60s, in_flight: { max: 1, scope: fleet }";
-    let [stopped, other] = [(); 2].map(|()| Proxy::start(&folder, &url, options, &patient(&redis)));
+    let page = folder.write("busy.html", "<title>Busy</title> number {{request_id}}");
+    let options = format!(
+        ", connect_timeout: 60s, in_flight: {{ max: 1, scope: fleet }}, shed_status: 503, refusal: {{ page: {page} }}"
+    );
+    let [stopped, other] =
+        [(); 2].map(|()| Proxy::start(&folder, &url, &options, &patient(&redis)));
     let has_place =
         |proxy: &Proxy| proxy.metric(r#"tidegate_proxy_places{state="in_use"}"#) == Some(1.0);
-    let late = ask(&stopped);
+    let late = ask_as(&stopped, "Accept: text/html\r\nX-Request-Id: r-7\r\n");
     wait_until("it has the place", DEADLINE, || has_place(&stopped));
     freeze(&stopped);
     let mut asked: Vec<JoinHandle<Option<u16>>> = Vec::new();
@@ -272,7 +283,11 @@ fn a_proxy_that_was_stopped_while_it_connected_passes_nothing_on() {
         }
     });
     stopped.server.signal("CONT");
-    assert_eq!(late.join().unwrap(), Some(429));
+    let late = late.join().unwrap().unwrap().to_ascii_lowercase();
+    for part in ["http/1.1 503 ", "\r\nretry-after: ", "\r\ncache-control: no-store", " number r-7"]
+    {
+        assert!(late.contains(part), "like every refusal for want of capacity, {part}: {late}");
+    }
     assert_eq!(count(&statuses(asked), 200), 1);
 }
 
