@@ -427,25 +427,40 @@ fn requests_under_way_count_again_once_redis_has_lost_its_data() {
 }
 
 #[test]
-fn stores_that_cannot_keep_the_places_of_a_fleet_are_warned_of() {
+fn stores_and_upstreams_that_do_not_count_for_one_fleet_are_warned_of() {
+    let shared = "redis://127.0.0.1:6379";
+    let elsewhere = "http://app.internal:3000";
+    for (upstream, warning) in [
+        ("http://127.0.0.1:3000", Some("`http://127.0.0.1:3000`, also for another app")),
+        ("http://LOCALHOST:3000", Some("also for another app")),
+        ("http://[::1]:3000", Some("also for another app")),
+        ("unix:/run/app.sock", Some("also for another app")),
+        ("http://10.0.0.7:3000", None),
+    ] {
+        check_warning(shared, upstream, warning);
+    }
     for (store, warning) in [
-        ("redis://127.0.0.1:6379", None),
+        (shared, None),
         ("postgres://tidegate@127.0.0.1/limits", None),
         ("memcached://127.0.0.1:11211", Some("memcached may forget places")),
         ("\"memory:\"", Some("counts this process alone")),
         ("{ url: \"redis://127.0.0.1:6379\", nodes: 200 }", None),
         ("{ url: \"redis://127.0.0.1:6379\", nodes: 201 }", Some("is less than `store.nodes`")),
     ] {
-        let folder = Folder::new();
-        let config = format!(
-            "store: {store}\nlisten: {{ proxy: 127.0.0.1:8000 }}\n\
-             proxy: {{ upstream: \"http://127.0.0.1:3000\", in_flight: {{ max: 200, scope: fleet }} }}\n"
-        );
-        let output = run(&["validate", &folder.write("tidegate.yaml", config)]);
-        assert_eq!(output.code, Some(0), "{store}: {}{}", output.stdout, output.stderr);
-        let told = format!("{}{}", output.stdout, output.stderr);
-        let is_told = told.contains("proxy.in_flight.");
-        assert_eq!(is_told, warning.is_some(), "{store}: {told}");
-        assert!(warning.is_none_or(|warning| told.contains(warning)), "{store}: {told}");
+        check_warning(store, elsewhere, warning);
     }
+}
+
+fn check_warning(store: &str, upstream: &str, warning: Option<&str>) {
+    let folder = Folder::new();
+    let config = format!(
+        "store: {store}\nlisten: {{ proxy: 127.0.0.1:8000 }}\n\
+         proxy: {{ upstream: \"{upstream}\", in_flight: {{ max: 200, scope: fleet }} }}\n"
+    );
+    let output = run(&["validate", &folder.write("tidegate.yaml", config)]);
+    let told = format!("{}{}", output.stdout, output.stderr);
+    assert_eq!(output.code, Some(0), "{store} {upstream}: {told}");
+    let is_told = told.contains("proxy.in_flight.");
+    assert_eq!(is_told, warning.is_some(), "{store} {upstream}: {told}");
+    assert!(warning.is_none_or(|warning| told.contains(warning)), "{store} {upstream}: {told}");
 }
