@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::Response;
 use tokio::sync::Semaphore;
 
-use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::processes::{DEADLINE, PostgresServer, RedisServer, wait_until};
 use crate::programs::free_port;
 use crate::proxy_support::{Origin, Proxy};
 use crate::support::{Folder, run};
@@ -62,7 +62,11 @@ impl App {
 
 /// A store that answers however busy the machine is.
 fn patient(redis: &RedisServer) -> String {
-    format!("store: {{ url: \"{}\", deadline: 10s, breaker: false }}\n", redis.url())
+    patient_at(&redis.url())
+}
+
+fn patient_at(url: &str) -> String {
+    format!("store: {{ url: \"{url}\", deadline: 10s, breaker: false }}\n")
 }
 
 /// A store with the default deadline and breaker, which one slow answer exceeds.
@@ -172,6 +176,39 @@ fn two_proxies_pass_on_as_many_requests_as_the_fleet_may() {
         let statuses = statuses(asked);
         assert_eq!(app.most(), most, "{in_flight}");
         assert_eq!((count(&statuses, 200), count(&statuses, 429)), (12 - rest, rest));
+    }
+}
+
+#[test]
+fn two_proxies_share_the_places_that_postgres_counts() {
+    let (postgres, app) = (PostgresServer::start(), App::start());
+    let store = patient_at(&postgres.url());
+    let both = [(); 2].map(|()| proxy(&app, "{ max: 4, scope: fleet }", &store));
+    let asked: Vec<_> = (0..12).map(|number| ask(&both[number % 2])).collect();
+    wait_until("the rest is refused", DEADLINE, || refused(&asked) == 8);
+    wait_until("the others are passed on", DEADLINE, || app.now() == 4);
+    app.gate.add_permits(4);
+    assert_eq!(count(&statuses(asked), 200), 4);
+    app.gate.add_permits(1);
+    wait_until("a place is free", DEADLINE, || ask(&both[1]).join().unwrap() == Some(200));
+    assert_eq!((app.most(), both.iter().any(goes_by_share)), (4, false));
+}
+
+/// A pool of five lets ten through, and one of two four.
+#[test]
+fn the_smaller_of_both_bounds_on_requests_in_flight_counts() {
+    for (max, pool, most) in [(3, 5, 3), (10, 2, 4)] {
+        let app = App::start();
+        let site = format!(
+            "policies: {{ site: {{ limit: 1000/s, adaptive: {{ source: latency, in_flight: {pool} }} }} }}\n\
+             routes: [{{ policy: site, key: global }}]\n"
+        );
+        let proxy = proxy(&app, &format!("{{ max: {max} }}"), &site);
+        let asked: Vec<_> = (0..12).map(|_| ask(&proxy)).collect();
+        wait_until("the rest is refused", DEADLINE, || refused(&asked) == 12 - most);
+        wait_until("the others are passed on", DEADLINE, || app.now() as usize == most);
+        app.gate.add_permits(most);
+        assert_eq!(count(&statuses(asked), 200), most, "max {max}, a pool of {pool}");
     }
 }
 
