@@ -358,6 +358,10 @@ fn without_the_store_each_proxy_has_its_share() {
 
 /// Redis does not answer in time, several times, and is not away: the others still hold their places.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whether Redis was paused shows in how long a proxy waits"
+)]
 fn slow_answers_of_the_store_give_no_place() {
     let (redis, app) = (RedisServer::start(), App::start());
     let store = default_store(&redis);
