@@ -104,6 +104,13 @@ pub(crate) fn check_in_flight(
              pass: use Redis or PostgreSQL, or keep `max` below what the upstream can bear",
         );
     }
+    let own = settings.upstreams.iter().find(|upstream| upstream.is_of_this_machine());
+    if let Some(own) = own.filter(|_| !stores.is_local(&url.0)) {
+        cursor.field("scope").warn(format!(
+            "counts all proxies together whose upstream is written `{own}`, also for another app on another machine: \
+             write the name by which all proxies reach the app, a `key_prefix` for each app, or `scope: node`"
+        ));
+    }
 }
 
 fn refusal(text: &text::Refusal, cursor: &Cursor<'_>) -> RefusalSettings {

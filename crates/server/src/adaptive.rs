@@ -150,6 +150,13 @@ impl AdaptiveLimits {
         self.active.load().unfollowed.warn_of(target);
     }
 
+    /// The targets that limits follow, whatever moves them.
+    pub(crate) fn followed_targets(&self) -> BTreeSet<String> {
+        let active = self.active.load();
+        let targets = active.plans.iter().flat_map(|active| active.plan.targets());
+        targets.map(str::to_owned).collect()
+    }
+
     /// The targets of reports that each limit follows, by the names of the policy and the limit.
     pub(crate) fn reported_targets(&self) -> BTreeMap<[String; 2], BTreeSet<String>> {
         let targets = |ActivePlan { plan, .. }: &ActivePlan| {

@@ -329,6 +329,18 @@ fn a_pressure_set_by_an_operator_wins_until_it_is_removed() {
         (unknown.status, &unknown.json()["type"]),
         (404, &"urn:tidegate:unknown-target".into())
     );
+    for (name, advice) in [("serach", "did you mean `search`?"), ("db", "limits follow: search")] {
+        let path = format!("/v1/pressure/{name}");
+        let unfollowed = server.send("PUT", &path, &[], br#"{"pressure":0.5}"#);
+        let problem = unfollowed.json();
+        assert_eq!(
+            (unfollowed.status, &problem["type"]),
+            (404, &"urn:tidegate:unknown-target".into())
+        );
+        assert!(problem["detail"].as_str().unwrap().ends_with(advice), "{problem}");
+        assert_eq!(server.get("/v1/pressure").json()["targets"][name], Value::Null, "{name}");
+        assert_eq!(server.send("DELETE", &path, &[], b"").status, 204, "nothing is set");
+    }
     assert_eq!((&target["pressure"], &target["fixed"]), (&json!(0.7), &json!(0.7)));
     assert_eq!(status(&server)["binding"], "operator");
     put("1");

@@ -298,7 +298,9 @@ fn an_atomic_batch_charges_all_or_none() {
 
 #[test]
 fn services_are_observed_for_a_minute() {
-    let server = Server::start();
+    let folder = Folder::new();
+    let follows = "policies: { api: { limit: 9/s, adaptive: { source: { observe: cache } } } }\n";
+    let server = Server::with_config(&folder, follows);
     for body in [
         r#"{"target":"db","latency_ms":12,"ok":true}"#,
         r#"{"target":"db","latency_ms":8.5}"#,
@@ -314,7 +316,7 @@ fn services_are_observed_for_a_minute() {
     assert!(targets["db"]["p99_ms"].as_f64().is_some_and(|ms| (12.0..15.0).contains(&ms)));
     assert_eq!(targets["cache"]["pressure"], 0.7);
     assert_eq!(server.send("PUT", "/v1/pressure/cache", &[], br#"{"pressure":null}"#).status, 204);
-    assert_eq!(server.get("/v1/pressure").json()["targets"]["cache"], Value::Null);
+    assert_eq!(server.get("/v1/pressure").json()["targets"]["cache"]["fixed"], Value::Null);
 }
 
 #[test]
@@ -390,7 +392,8 @@ fn the_status_describes_the_running_server() {
 #[test]
 fn admin_calls_need_the_token_which_is_never_printed() {
     let folder = Folder::new();
-    let config = "policies: { api: { limit: 100/min } }\nadmin: { token: correct-horse-battery }\n";
+    let config = "policies: { api: { limit: 100/min, adaptive: { source: { observe: db } } } }\n\
+        admin: { token: correct-horse-battery }\n";
     let server = Server::with_config(&folder, config);
     let call = |path: &str, method: &str, token: Option<&str>| {
         let headers: Vec<_> = token.into_iter().map(|token| ("Authorization", token)).collect();

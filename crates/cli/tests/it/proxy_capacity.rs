@@ -15,7 +15,7 @@ use crate::support::Folder;
 const BROWSER: [(&str, &str); 1] = [("accept", "text/html")];
 
 /// An app that answers one request per permit.
-fn blocked_app() -> (Origin, Arc<Semaphore>) {
+pub(crate) fn blocked_app() -> (Origin, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let opened = gate.clone();
     let origin = Origin::start(move |_| {

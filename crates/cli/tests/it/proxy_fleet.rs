@@ -6,13 +6,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Response;
 use tokio::sync::Semaphore;
 
-use crate::processes::{DEADLINE, RedisServer, wait_until};
+use crate::processes::{DEADLINE, PostgresServer, RedisServer, wait_until};
 use crate::programs::free_port;
 use crate::proxy_support::{Origin, Proxy};
 use crate::support::{Folder, run};
@@ -62,7 +62,20 @@ impl App {
 
 /// A store that answers however busy the machine is.
 fn patient(redis: &RedisServer) -> String {
-    format!("store: {{ url: \"{}\", deadline: 10s, breaker: false }}\n", redis.url())
+    patient_at(&redis.url())
+}
+
+fn patient_at(url: &str) -> String {
+    format!("store: {{ url: \"{url}\", deadline: 10s, breaker: false }}\n")
+}
+
+/// A store with the default deadline and breaker, which one slow answer exceeds.
+fn default_store(redis: &RedisServer) -> String {
+    format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url())
+}
+
+fn goes_by_share(proxy: &Proxy) -> bool {
+    proxy.metric("tidegate_proxy_places_local") == Some(1.0)
 }
 
 fn proxy(app: &App, in_flight: &str, store: &str) -> Proxy {
@@ -72,13 +85,20 @@ fn proxy(app: &App, in_flight: &str, store: &str) -> Proxy {
 
 /// Sends a request in the background; its status, unless the connection breaks.
 fn ask(proxy: &Proxy) -> JoinHandle<Option<u16>> {
+    let answer = ask_as(proxy, "");
+    std::thread::spawn(move || answer.join().unwrap()?.split(' ').nth(1)?.parse().ok())
+}
+
+/// The same with more headers; the whole answer.
+fn ask_as(proxy: &Proxy, headers: &str) -> JoinHandle<Option<String>> {
     let addr = proxy.server.addr;
+    let request = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
     std::thread::spawn(move || {
         let mut stream = TcpStream::connect(addr).ok()?;
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        answer.split(' ').nth(1)?.parse().ok()
+        Some(answer)
     })
 }
 
@@ -93,6 +113,19 @@ fn freeze(proxy: &Proxy) {
     wait_until("all its threads stand still", DEADLINE, || {
         fs::read_dir(&tasks).unwrap().all(|task| is_stopped(task.unwrap()))
     });
+}
+
+/// Asks until so many requests are at the app: with the default deadline an answer of Redis may be late.
+fn take(proxy: &Proxy, app: &App, count: usize) -> Vec<JoinHandle<Option<u16>>> {
+    let mut asked: Vec<JoinHandle<Option<u16>>> = Vec::new();
+    wait_until("they are passed on", DEADLINE, || {
+        asked.retain(|asked| !asked.is_finished());
+        if asked.len() < count {
+            asked.push(ask(proxy));
+        }
+        app.now() == u32::try_from(count).unwrap()
+    });
+    asked
 }
 
 /// How many of these were refused so far.
@@ -143,6 +176,39 @@ fn two_proxies_pass_on_as_many_requests_as_the_fleet_may() {
         let statuses = statuses(asked);
         assert_eq!(app.most(), most, "{in_flight}");
         assert_eq!((count(&statuses, 200), count(&statuses, 429)), (12 - rest, rest));
+    }
+}
+
+#[test]
+fn two_proxies_share_the_places_that_postgres_counts() {
+    let (postgres, app) = (PostgresServer::start(), App::start());
+    let store = patient_at(&postgres.url());
+    let both = [(); 2].map(|()| proxy(&app, "{ max: 4, scope: fleet }", &store));
+    let asked: Vec<_> = (0..12).map(|number| ask(&both[number % 2])).collect();
+    wait_until("the rest is refused", DEADLINE, || refused(&asked) == 8);
+    wait_until("the others are passed on", DEADLINE, || app.now() == 4);
+    app.gate.add_permits(4);
+    assert_eq!(count(&statuses(asked), 200), 4);
+    app.gate.add_permits(1);
+    wait_until("a place is free", DEADLINE, || ask(&both[1]).join().unwrap() == Some(200));
+    assert_eq!((app.most(), both.iter().any(goes_by_share)), (4, false));
+}
+
+/// A pool of five lets ten through, and one of two four.
+#[test]
+fn the_smaller_of_both_bounds_on_requests_in_flight_counts() {
+    for (max, pool, most) in [(3, 5, 3), (10, 2, 4)] {
+        let app = App::start();
+        let site = format!(
+            "policies: {{ site: {{ limit: 1000/s, adaptive: {{ source: latency, in_flight: {pool} }} }} }}\n\
+             routes: [{{ policy: site, key: global }}]\n"
+        );
+        let proxy = proxy(&app, &format!("{{ max: {max} }}"), &site);
+        let asked: Vec<_> = (0..12).map(|_| ask(&proxy)).collect();
+        wait_until("the rest is refused", DEADLINE, || refused(&asked) == 12 - most);
+        wait_until("the others are passed on", DEADLINE, || app.now() as usize == most);
+        app.gate.add_permits(most);
+        assert_eq!(count(&statuses(asked), 200), most, "max {max}, a pool of {pool}");
     }
 }
 
@@ -231,11 +297,15 @@ fn a_proxy_that_was_stopped_while_it_connected_passes_nothing_on() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (listener, _queued) = full_listener(&runtime);
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let options = ", connect_timeout: 60s, in_flight: { max: 1, scope: fleet }";
-    let [stopped, other] = [(); 2].map(|()| Proxy::start(&folder, &url, options, &patient(&redis)));
+    let page = folder.write("busy.html", "<title>Busy</title> number {{request_id}}");
+    let options = format!(
+        ", connect_timeout: 60s, in_flight: {{ max: 1, scope: fleet }}, shed_status: 503, refusal: {{ page: {page} }}"
+    );
+    let [stopped, other] =
+        [(); 2].map(|()| Proxy::start(&folder, &url, &options, &patient(&redis)));
     let has_place =
         |proxy: &Proxy| proxy.metric(r#"tidegate_proxy_places{state="in_use"}"#) == Some(1.0);
-    let late = ask(&stopped);
+    let late = ask_as(&stopped, "Accept: text/html\r\nX-Request-Id: r-7\r\n");
     wait_until("it has the place", DEADLINE, || has_place(&stopped));
     freeze(&stopped);
     let mut asked: Vec<JoinHandle<Option<u16>>> = Vec::new();
@@ -250,7 +320,11 @@ fn a_proxy_that_was_stopped_while_it_connected_passes_nothing_on() {
         }
     });
     stopped.server.signal("CONT");
-    assert_eq!(late.join().unwrap(), Some(429));
+    let late = late.join().unwrap().unwrap().to_ascii_lowercase();
+    for part in ["http/1.1 503 ", "\r\nretry-after: ", "\r\ncache-control: no-store", " number r-7"]
+    {
+        assert!(late.contains(part), "like every refusal for want of capacity, {part}: {late}");
+    }
     assert_eq!(count(&statuses(asked), 200), 1);
 }
 
@@ -269,38 +343,66 @@ fn without_the_store_each_proxy_has_its_share() {
             format!("store: {{ url: \"redis://127.0.0.1:{}\", nodes: 2 }}\n", free_port());
         let in_flight = format!("{{ max: {max}, scope: fleet }}");
         let both = [(); 2].map(|()| proxy(&app, &in_flight, &nowhere));
+        for proxy in &both {
+            assert_eq!(ask(proxy).join().unwrap(), Some(429), "nobody knows yet what others hold");
+            wait_until("it goes by its share", DEADLINE, || goes_by_share(proxy));
+        }
         let asked: Vec<_> = (0..10).map(|number| ask(&both[number % 2])).collect();
         wait_until("the rest is refused", DEADLINE, || refused(&asked) == rest);
         wait_until("the others are passed on", DEADLINE, || app.now() == both_shares);
-        for proxy in &both {
-            assert_eq!(proxy.metric("tidegate_proxy_places_local"), Some(1.0));
-        }
+        assert!(both.iter().all(goes_by_share));
         app.gate.add_permits(1000);
         assert!(statuses(asked).iter().all(|it| matches!(it, Some(200 | 429))));
     }
 }
 
+/// Redis does not answer in time, several times, and is not away: the others still hold their places.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whether Redis was paused shows in how long a proxy waits"
+)]
+fn slow_answers_of_the_store_give_no_place() {
+    let (redis, app) = (RedisServer::start(), App::start());
+    let store = default_store(&redis);
+    let [holder, other] = [(); 2].map(|()| proxy(&app, "{ max: 4, scope: fleet }", &store));
+    let held = take(&holder, &app, 4);
+    let late = ["30", "30", "200"].map(|pause_ms| {
+        wait_until("Redis answers it", DEADLINE, || {
+            other.metric("tidegate_breaker_state") == Some(0.0)
+        });
+        redis.command(&["CLIENT", "PAUSE", pause_ms, "ALL"]);
+        let began = Instant::now();
+        let asked = statuses((0..2).map(|_| ask(&other)).collect());
+        assert_eq!(asked, [Some(429); 2], "paused for {pause_ms} ms");
+        let is_late = began.elapsed() >= Duration::from_millis(20);
+        redis.command(&["PING"]); // answered when the pause is over
+        is_late
+    });
+    assert!(late.contains(&true), "no answer was late");
+    assert_eq!((app.most(), goes_by_share(&other)), (4, false));
+    app.gate.add_permits(4);
+    assert_eq!(statuses(held), [Some(200); 4]);
+}
+
 #[test]
 fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
     let (redis, app) = (RedisServer::start(), App::start());
-    let store = format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url());
+    let store = default_store(&redis);
     let both = [(); 2].map(|()| proxy(&app, "{ max: 4, scope: fleet }", &store));
-    let together = |proxy: &Proxy| {
+    let is_answered = |proxy: &Proxy| {
         app.gate.add_permits(1);
         let answered = ask(proxy).join().unwrap();
         if answered != Some(200) {
             app.gate.try_acquire().unwrap().forget();
         }
-        proxy.metric("tidegate_proxy_places_local") == Some(0.0) && answered == Some(200)
+        answered == Some(200)
     };
+    let together = |proxy: &Proxy| is_answered(proxy) && !goes_by_share(proxy);
     wait_until("both count in Redis", DEADLINE, || both.iter().all(together));
     redis.kill();
     for proxy in &both {
-        wait_until("it goes by its share", DEADLINE, || {
-            app.gate.add_permits(1);
-            assert_eq!(ask(proxy).join().unwrap(), Some(200));
-            proxy.metric("tidegate_proxy_places_local") == Some(1.0)
-        });
+        wait_until("it goes by its share", DEADLINE, || is_answered(proxy) && goes_by_share(proxy));
     }
     let asked: Vec<_> = (0..8).map(|number| ask(&both[number % 2])).collect();
     wait_until("the rest is refused", DEADLINE, || refused(&asked) == 4);
@@ -308,6 +410,7 @@ fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
     app.gate.add_permits(4);
     assert_eq!(count(&statuses(asked), 200), 4);
     redis.restart();
+    wait_until("they notice without a request", DEADLINE, || !both.iter().any(goes_by_share));
     wait_until("both count in Redis again", DEADLINE, || both.iter().all(together));
 }
 
@@ -315,23 +418,24 @@ fn a_proxy_goes_by_its_share_while_redis_is_away_and_counts_together_again() {
 #[test]
 fn a_proxy_never_has_more_than_all_places_whatever_redis_has_lost() {
     let (redis, app) = (RedisServer::start(), App::start());
-    let store = format!("store: {{ url: \"{}\", nodes: 2 }}\n", redis.url());
+    let store = default_store(&redis);
     let proxy = proxy(&app, "{ max: 4, scope: fleet }", &store);
-    let is_local = || proxy.metric("tidegate_proxy_places_local") == Some(1.0);
-    let mut asked: Vec<_> = (0..3).map(|_| ask(&proxy)).collect();
-    wait_until("three are passed on", DEADLINE, || app.now() == 3);
+    let mut asked = take(&proxy, &app, 3);
     redis.kill();
     wait_until("it goes by its share", DEADLINE, || {
         assert_eq!(ask(&proxy).join().unwrap(), Some(429));
-        is_local()
+        goes_by_share(&proxy)
     });
     redis.restart();
     wait_until("it counts in Redis again", DEADLINE, || {
         asked.push(ask(&proxy));
-        !is_local()
+        !goes_by_share(&proxy)
+    });
+    wait_until("all places are taken", DEADLINE, || {
+        asked.push(ask(&proxy));
+        app.now() == 4
     });
     asked.extend((0..8).map(|_| ask(&proxy)));
-    wait_until("all places are taken", DEADLINE, || app.now() == 4);
     wait_until("the rest is refused", DEADLINE, || refused(&asked) == asked.len() - 4);
     assert_eq!(app.now(), 4);
     app.gate.add_permits(1000);
@@ -364,25 +468,40 @@ fn requests_under_way_count_again_once_redis_has_lost_its_data() {
 }
 
 #[test]
-fn stores_that_cannot_keep_the_places_of_a_fleet_are_warned_of() {
+fn stores_and_upstreams_that_do_not_count_for_one_fleet_are_warned_of() {
+    let shared = "redis://127.0.0.1:6379";
+    let elsewhere = "http://app.internal:3000";
+    for (upstream, warning) in [
+        ("http://127.0.0.1:3000", Some("`http://127.0.0.1:3000`, also for another app")),
+        ("http://LOCALHOST:3000", Some("also for another app")),
+        ("http://[::1]:3000", Some("also for another app")),
+        ("unix:/run/app.sock", Some("also for another app")),
+        ("http://10.0.0.7:3000", None),
+    ] {
+        check_warning(shared, upstream, warning);
+    }
     for (store, warning) in [
-        ("redis://127.0.0.1:6379", None),
+        (shared, None),
         ("postgres://tidegate@127.0.0.1/limits", None),
         ("memcached://127.0.0.1:11211", Some("memcached may forget places")),
         ("\"memory:\"", Some("counts this process alone")),
         ("{ url: \"redis://127.0.0.1:6379\", nodes: 200 }", None),
         ("{ url: \"redis://127.0.0.1:6379\", nodes: 201 }", Some("is less than `store.nodes`")),
     ] {
-        let folder = Folder::new();
-        let config = format!(
-            "store: {store}\nlisten: {{ proxy: 127.0.0.1:8000 }}\n\
-             proxy: {{ upstream: \"http://127.0.0.1:3000\", in_flight: {{ max: 200, scope: fleet }} }}\n"
-        );
-        let output = run(&["validate", &folder.write("tidegate.yaml", config)]);
-        assert_eq!(output.code, Some(0), "{store}: {}{}", output.stdout, output.stderr);
-        let told = format!("{}{}", output.stdout, output.stderr);
-        let is_told = told.contains("proxy.in_flight.");
-        assert_eq!(is_told, warning.is_some(), "{store}: {told}");
-        assert!(warning.is_none_or(|warning| told.contains(warning)), "{store}: {told}");
+        check_warning(store, elsewhere, warning);
     }
+}
+
+fn check_warning(store: &str, upstream: &str, warning: Option<&str>) {
+    let folder = Folder::new();
+    let config = format!(
+        "store: {store}\nlisten: {{ proxy: 127.0.0.1:8000 }}\n\
+         proxy: {{ upstream: \"{upstream}\", in_flight: {{ max: 200, scope: fleet }} }}\n"
+    );
+    let output = run(&["validate", &folder.write("tidegate.yaml", config)]);
+    let told = format!("{}{}", output.stdout, output.stderr);
+    assert_eq!(output.code, Some(0), "{store} {upstream}: {told}");
+    let is_told = told.contains("proxy.in_flight.");
+    assert_eq!(is_told, warning.is_some(), "{store} {upstream}: {told}");
+    assert!(warning.is_none_or(|warning| told.contains(warning)), "{store} {upstream}: {told}");
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::processes::wait_until;
 use crate::programs::{App, Program, curl, free_port, root, wait_for_port};
+use crate::proxy_capacity::blocked_app;
 use crate::proxy_support::{Origin, Proxy};
 use crate::support::{DEADLINE, Folder, Server};
 
@@ -57,6 +58,34 @@ fn limits(keys: &str) -> String {
          - {{ match: {{ path: /plan }}, policy: {{ by: \"jwt:plan\", gold: gold, else: user }}, key: [route, \"jwt:sub\"] }}\n\
          jwt: {{ {keys}, algorithms: [RS256, PS512, ES256, ES384, EdDSA], issuer: \"{ISSUER}\", audience: shop }}\n"
     )
+}
+
+#[test]
+fn a_claim_chooses_the_priority() {
+    let token = |changed: &Value| json!({"alg": "RS256", "claims": claims(changed)});
+    let issued = Issued::new(&json!([token(&json!({})), token(&json!({"aud": "another"}))]));
+    let (folder, (origin, gate)) = (Folder::new(), blocked_app());
+    let set = folder.write("jwks.json", issued.0["jwks"].to_string());
+    let more = format!(
+        "policies: {{ site: {{ limit: 1000/s, adaptive: {{ source: latency, in_flight: 5 }} }} }}\n\
+         routes:\n  - {{ policy: site, key: global, priority: {{ by: \"jwt:plan\", gold: critical, else: default }} }}\n\
+         jwt: {{ jwks_file: {set}, algorithms: [RS256], issuer: \"{ISSUER}\", audience: shop }}\n"
+    );
+    let proxy = Proxy::start(&folder, &origin.url(), "", &more);
+    let ask =
+        |bearer: &str| proxy.server.send("GET", "/", &[("Authorization", bearer)], b"").status;
+    let (gold, of_another) = (issued.bearer(0), issued.bearer(1));
+    std::thread::scope(|scope| {
+        let held: Vec<_> = (0..8).map(|_| scope.spawn(|| proxy.server.get("/").status)).collect();
+        wait_until("eight are in flight", DEADLINE, || origin.requests() == 8);
+        assert_eq!(proxy.server.get("/").status, 429, "the rest is for critical requests");
+        assert_eq!(ask(&of_another), 429, "a token that does not verify");
+        let critical: Vec<_> = (0..2).map(|_| scope.spawn(|| ask(&gold))).collect();
+        wait_until("ten are in flight", DEADLINE, || origin.requests() == 10);
+        assert_eq!(ask(&gold), 429, "nothing is left");
+        gate.add_permits(10);
+        assert!(held.into_iter().chain(critical).all(|held| held.join().unwrap() == 200));
+    });
 }
 
 #[test]

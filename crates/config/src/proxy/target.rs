@@ -81,6 +81,19 @@ impl Target {
         }
     }
 
+    /// Whether another machine reaches something else by this name.
+    pub fn is_of_this_machine(&self) -> bool {
+        match &self.endpoint {
+            Endpoint::Unix(_) => true,
+            Endpoint::Tcp { host, .. } => {
+                match host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+                    Ok(ip) => ip.is_loopback() || ip.is_unspecified(),
+                    Err(_) => host.eq_ignore_ascii_case("localhost"),
+                }
+            }
+        }
+    }
+
     /// Its own `Host`.
     pub const fn authority(&self) -> &HeaderValue {
         &self.authority

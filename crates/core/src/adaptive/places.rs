@@ -12,6 +12,10 @@ const TENURE_US: u64 = 1_000_000;
 /// How long a refusal holds for this node: a flood of refused requests asks the store two hundred times a second.
 const FULL_US: u64 = 5_000;
 
+/// How long the counter has not answered when this node goes by its share. A single slow answer is none of its failures:
+/// the others still hold what it has granted them, and a share on top would be more than all places.
+const OUTAGE_US: u64 = 500_000;
+
 /// The places of one node: those that its requests use, and those that are spare for a moment. Each has a lease `L` from
 /// the counter that all nodes share. Times are of a clock that is never set, in µs.
 ///
@@ -40,6 +44,8 @@ pub struct Places<L> {
     /// The longest spare first.
     spare: Vec<Spare<L>>,
     full_until_us: u64,
+    /// The first time that the counter did not answer, since it last did.
+    unanswered_since_us: Option<u64>,
 }
 
 /// A place that a request uses. It goes back by [`Places::leave`].
@@ -86,7 +92,7 @@ pub enum Entry<L> {
 
 impl<L> Default for Places<L> {
     fn default() -> Self {
-        Self { in_use: 0, spare: Vec::new(), full_until_us: 0 }
+        Self { in_use: 0, spare: Vec::new(), full_until_us: 0, unanswered_since_us: None }
     }
 }
 
@@ -119,8 +125,46 @@ impl<L> Places<L> {
 
     /// The counter has granted a lease for one place.
     pub fn granted(&mut self, lease: L, now_us: u64) -> Place<L> {
+        self.answered();
         self.in_use += 1;
         Place { lease, granted_us: now_us, is_reusable: true }
+    }
+
+    /// The counter has answered, whatever it said.
+    pub const fn answered(&mut self) {
+        self.unanswered_since_us = None;
+    }
+
+    /// The counter has not answered. Whether this node [goes by its share](Self::is_by_share); until then there is no
+    /// place for a moment, as after a refusal.
+    ///
+    /// ```
+    /// # use tidegate_core::adaptive::{Entry, Places};
+    /// let mut places: Places<()> = Places::default();
+    /// assert!(!places.unanswered(0) && !places.unanswered(499_999));
+    /// assert!(matches!(places.enter(500_000, |()| true), Entry::Full));
+    /// assert!(places.unanswered(500_000)); // half a second without any answer
+    /// places.answered();
+    /// assert!(!places.unanswered(600_000));
+    /// ```
+    pub fn unanswered(&mut self, now_us: u64) -> bool {
+        self.unanswered_since_us.get_or_insert(now_us);
+        let is_by_share = self.is_by_share(now_us);
+        if !is_by_share {
+            self.full_until_us = now_us + FULL_US;
+        }
+        is_by_share
+    }
+
+    /// Whether the counter did not answer when it was last asked.
+    pub const fn is_unanswered(&self) -> bool {
+        self.unanswered_since_us.is_some()
+    }
+
+    /// Whether the counter has not answered for so long that this node goes by its share: half a second.
+    pub fn is_by_share(&self, now_us: u64) -> bool {
+        let since_us = self.unanswered_since_us;
+        since_us.is_some_and(|since_us| now_us.saturating_sub(since_us) >= OUTAGE_US)
     }
 
     /// The counter cannot be asked: this node has its share of all places, whatever leases it still has. `None` if they are
@@ -143,6 +187,7 @@ impl<L> Places<L> {
 
     /// The counter has no place.
     pub fn refused(&mut self, now_us: u64) {
+        self.answered();
         self.full_until_us = now_us + FULL_US;
     }
 

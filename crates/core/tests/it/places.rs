@@ -126,3 +126,25 @@ fn leases_beyond_the_share_count_while_the_counter_cannot_be_asked() {
     assert_eq!(places.take_spare().len(), 4);
     assert!(places.granted_by_share((), 2, 4).is_some());
 }
+
+#[test]
+fn a_node_goes_by_its_share_only_while_no_answer_comes() {
+    let answers: [fn(&mut Places<()>, u64); 3] = [
+        |places, now_us| drop(places.granted((), now_us)),
+        |places, now_us| places.refused(now_us),
+        |places, _| places.answered(),
+    ];
+    for answer in answers {
+        let mut places = Places::default();
+        assert!(!places.unanswered(0) && places.is_unanswered());
+        assert!(!places.has_room(4_999) && places.has_room(5_000));
+        assert!(!places.is_by_share(499_999) && places.is_by_share(500_000));
+        // Slow answers now and then are no outage.
+        answer(&mut places, 400_000);
+        assert!(!places.is_unanswered() && !places.is_by_share(10_000_000));
+        assert!(!places.unanswered(10_000_000) && !places.unanswered(10_499_999));
+        assert!(places.unanswered(10_500_000));
+        answer(&mut places, 10_600_000);
+        assert!(!places.is_by_share(u64::MAX));
+    }
+}

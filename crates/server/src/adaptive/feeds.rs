@@ -106,10 +106,34 @@ struct HttpProbe {
     followers: Vec<SignalTarget>,
     pushes: Interval,
     reading: Reading,
-    /// When the probe began that is under way.
-    asked_us: Option<u64>,
+    wait: Wait,
     failures: u32,
     causes: LoggedCauses,
+}
+
+/// How long a probe has waited for an answer.
+#[derive(Debug, Default)]
+struct Wait {
+    /// When the probe began that is under way.
+    asked_us: Option<u64>,
+    /// The longest wait of those that failed since the last answer: the next one begins as the last one ends.
+    failed_us: u64,
+}
+
+impl Wait {
+    fn begin(&mut self, now_us: u64) {
+        self.asked_us = Some(now_us);
+    }
+
+    fn end(&mut self, now_us: u64, is_failure: bool) {
+        self.failed_us = if is_failure { self.us(now_us) } else { 0 };
+        self.asked_us = None;
+    }
+
+    fn us(&self, now_us: u64) -> u64 {
+        let waited_us = self.asked_us.map_or(0, |it| now_us.saturating_sub(it));
+        waited_us.max(self.failed_us)
+    }
 }
 
 /// Why a probe fails, as the log has it.
@@ -123,7 +147,7 @@ impl HttpProbe {
     fn new(endpoint: Arc<Endpoint>, followers: Vec<SignalTarget>) -> Self {
         let pushes = delayed_interval(PUSH_INTERVAL);
         let (reading, causes) = (Reading::Missing, LoggedCauses::new());
-        Self { endpoint, followers, pushes, reading, asked_us: None, failures: 0, causes }
+        Self { endpoint, followers, pushes, reading, wait: Wait::default(), failures: 0, causes }
     }
 
     async fn run(mut self) {
@@ -131,15 +155,16 @@ impl HttpProbe {
         loop {
             self.pushing_until(due.tick()).await;
             let endpoint = self.endpoint.clone();
-            self.asked_us = Some(SystemClock.steady_us());
+            self.wait.begin(SystemClock.steady_us());
             let answer = self.pushing_until(probe::number(&endpoint)).await;
-            self.asked_us = None;
+            let is_failure = matches!(answer, Err(ProbeError::Failed(_)));
+            self.wait.end(SystemClock.steady_us(), is_failure);
             self.update(&answer);
             self.push();
         }
     }
 
-    /// Repeats the last reading until the event, or how long the probe under way has taken so far.
+    /// Repeats the last reading until the event, or how long probes have waited.
     async fn pushing_until<T>(&mut self, event: impl Future<Output = T>) -> T {
         let mut event = pin!(event);
         loop {
@@ -151,8 +176,7 @@ impl HttpProbe {
     }
 
     fn push(&self) {
-        let waited_us = self.asked_us.map_or(0, |it| SystemClock.steady_us().saturating_sub(it));
-        let waited = Duration::from_micros(waited_us);
+        let waited = Duration::from_micros(self.wait.us(SystemClock.steady_us()));
         let reading = at_least(self.reading, &self.endpoint.ask.answer, waited);
         for own in &self.followers {
             own.target.push(reading);
@@ -207,7 +231,7 @@ impl LoggedCauses {
     }
 }
 
-/// The reading while a probe is under way for so long: one that is timed is at least as slow as that.
+/// The reading while probes have waited for so long: one that is timed is at least as slow as that.
 fn at_least(reading: Reading, kind: &AnswerKind, waited: Duration) -> Reading {
     let AnswerKind::Timed(scale) = kind else { return reading };
     let pressure = scale.pressure(waited);
@@ -243,6 +267,24 @@ mod tests {
         }
         let alternating = (0..1000).filter(|n| causes.is_news(["a", "b"][n % 2])).count();
         assert_eq!(alternating, 2, "the rest of the burst");
+    }
+
+    /// Probes and ticks may run in step, so that each tick sees a probe that has just begun.
+    #[test]
+    fn a_probe_that_has_failed_counts_until_the_next_one_waits_longer_or_answers() {
+        let mut wait = Wait::default();
+        assert_eq!(wait.us(5), 0);
+        wait.begin(1_000_000);
+        assert_eq!(wait.us(1_400_000), 400_000);
+        wait.end(2_000_000, true);
+        assert_eq!(wait.us(2_000_000), 1_000_000);
+        wait.begin(2_000_000);
+        assert_eq!([2_000_100, 3_200_000].map(|now_us| wait.us(now_us)), [1_000_000, 1_200_000]);
+        wait.end(2_000_200, true); // a quick failure
+        assert_eq!(wait.us(2_500_000), 1_000_000);
+        wait.begin(3_000_000);
+        wait.end(3_010_000, false);
+        assert_eq!(wait.us(9_000_000), 0);
     }
 
     #[test]

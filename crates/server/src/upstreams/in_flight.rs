@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::metrics::InFlightFigures;
-use tidegate::{Acquired, Clock, Engine, Key, Permit, Policy, Source, SystemClock};
+use tidegate::{Acquired, Clock, Engine, Key, Limiter, Op, Permit, Policy, Source, SystemClock};
 use tidegate_core::adaptive::{Entry, InFlight, InFlightGuard, Place, Places};
 use tidegate_core::{Concurrency, Limit};
 use tokio::sync::Notify;
@@ -22,6 +22,12 @@ const LIMIT: &str = "places";
 
 /// How often spare places are looked at, while there are some.
 const SWEEP: Duration = Duration::from_millis(2);
+
+/// How often a store that did not answer is asked again, also while no request needs a place.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// How often the log says that the store fails: it may do so for a second, every few seconds, for hours.
+const OUTAGE_RATE: &str = "1/min burst 3";
 
 /// The bound, with the requests of all configurations.
 #[derive(Debug)]
@@ -47,7 +53,17 @@ struct FleetPlaces {
     places: Arc<Mutex<Places<Permit>>>,
     /// Wakes the sweep.
     has_spare: Arc<Notify>,
-    is_local: AtomicBool,
+    /// Wakes the watch.
+    is_unanswered: Arc<Notify>,
+    log: Arc<OutageLog>,
+}
+
+/// What the log says of failures of the store.
+#[derive(Debug)]
+struct OutageLog {
+    outages: Option<Limiter<SystemClock>>,
+    /// Whether the outage that is under way is in the log.
+    is_told: AtomicBool,
 }
 
 /// A request's place, until it is dropped.
@@ -121,7 +137,7 @@ impl InFlightBound {
             Counter::Node(count) => ("node", count.count(), 0, false),
             Counter::Fleet(fleet) => {
                 let places = lock(&fleet.places);
-                let is_local = fleet.is_local.load(Relaxed);
+                let is_local = places.is_by_share(SystemClock.steady_us());
                 ("fleet", places.in_use(), places.spare() as u64, is_local)
             }
         };
@@ -151,13 +167,18 @@ impl FleetPlaces {
             key,
             places: before.map(|before| before.places.clone()).unwrap_or_default(),
             has_spare: before.map(|before| before.has_spare.clone()).unwrap_or_default(),
-            is_local: AtomicBool::new(before.is_some_and(|it| it.is_local.load(Relaxed))),
+            is_unanswered: Arc::default(),
+            log: before.map(|before| before.log.clone()).unwrap_or_default(),
         };
         if before.is_none() {
             let (places, has_spare) = (Arc::downgrade(&fleet.places), fleet.has_spare.clone());
             tokio::spawn(sweep(places, has_spare));
         }
-        Ok(Arc::new(fleet))
+        let (is_unanswered, fleet) = (fleet.is_unanswered.clone(), Arc::new(fleet));
+        // The store may have failed under the configuration before.
+        is_unanswered.notify_one();
+        tokio::spawn(watch(Arc::downgrade(&fleet), is_unanswered));
+        Ok(fleet)
     }
 
     async fn enter(&self) -> Option<FleetPlace> {
@@ -176,21 +197,48 @@ impl FleetPlaces {
         let policy = self.engine.policy_ref(COUNTER).ok()?;
         let acquired = policy.acquire(Key::One(self.key.as_bytes()), 1).await.ok()?;
         let Acquired { answer, permit } = acquired;
-        let is_local = answer.source != Source::Store;
-        if self.is_local.swap(is_local, Relaxed) != is_local {
-            report(is_local, self.share());
-        }
+        let is_answered = answer.source == Source::Store;
         let (mut places, now_us) = (lock(&self.places), SystemClock.steady_us());
-        let place = match permit {
-            Some(permit) if is_local => places.granted_by_share(permit, now_us, self.share()),
-            Some(permit) if places.in_use() < self.max => Some(places.granted(permit, now_us)),
+        let place = if is_answered {
             // The store knows nothing of those that came in by the share, or before it lost its data.
-            Some(_) | None => None,
+            let granted = permit.filter(|_| places.in_use() < self.max);
+            let place = granted.map(|permit| places.granted(permit, now_us));
+            if place.is_none() {
+                places.refused(now_us);
+            }
+            place
+        } else if places.unanswered(now_us) {
+            permit.and_then(|permit| places.granted_by_share(permit, now_us, self.share()))
+        } else {
+            None
         };
-        if place.is_none() && !is_local {
-            places.refused(now_us);
-        }
+        self.after_answer(&places, now_us);
         place
+    }
+
+    /// Asks the store whether it answers, and takes nothing. Whether it does.
+    async fn is_answered(&self) -> bool {
+        if !lock(&self.places).is_unanswered() {
+            return true;
+        }
+        let Ok(policy) = self.engine.policy_ref(COUNTER) else { return true };
+        let answer = policy.ask(Key::One(self.key.as_bytes()), 1, Op::Peek).await;
+        let is_answered = answer.is_ok_and(|answer| answer.source == Source::Store);
+        let (mut places, now_us) = (lock(&self.places), SystemClock.steady_us());
+        if is_answered {
+            places.answered();
+        } else {
+            places.unanswered(now_us);
+        }
+        self.after_answer(&places, now_us);
+        is_answered
+    }
+
+    fn after_answer(&self, places: &Places<Permit>, now_us: u64) {
+        if places.is_unanswered() {
+            self.is_unanswered.notify_one();
+        }
+        self.log.update(places, now_us, self.share());
     }
 
     /// What this node may have while the store fails.
@@ -199,11 +247,39 @@ impl FleetPlaces {
     }
 }
 
-fn report(is_local: bool, share: u64) {
-    if is_local {
-        tracing::warn!(share, "the store fails: this node's share of proxy.in_flight is in force");
-    } else {
-        tracing::info!("proxy.in_flight is counted over the whole fleet");
+impl Default for OutageLog {
+    fn default() -> Self {
+        Self { outages: Limiter::new(OUTAGE_RATE).ok(), is_told: AtomicBool::default() }
+    }
+}
+
+impl OutageLog {
+    fn update(&self, places: &Places<Permit>, now_us: u64, share: u64) {
+        if places.is_by_share(now_us) {
+            let may_tell = || self.outages.as_ref().is_none_or(|it| it.check("").allowed());
+            if !self.is_told.load(Relaxed) && may_tell() {
+                self.is_told.store(true, Relaxed);
+                let why = "the store fails: this node's share of proxy.in_flight is in force";
+                tracing::warn!(share, "{why}");
+            }
+        } else if !places.is_unanswered() && self.is_told.swap(false, Relaxed) {
+            tracing::info!("proxy.in_flight is counted over the whole fleet");
+        }
+    }
+}
+
+/// While the store does not answer, asks it until it does. Ends with the places.
+async fn watch(fleet: Weak<FleetPlaces>, is_unanswered: Arc<Notify>) {
+    loop {
+        is_unanswered.notified().await;
+        loop {
+            let Some(fleet) = fleet.upgrade() else { return };
+            if fleet.is_answered().await {
+                break;
+            }
+            drop(fleet);
+            tokio::time::sleep(WATCH).await;
+        }
     }
 }
 
@@ -260,8 +336,9 @@ impl Drop for FleetPlace {
 
 impl Drop for FleetPlaces {
     fn drop(&mut self) {
-        // So that the sweep notices that the places are gone.
+        // So that the sweep and the watch notice that the places are gone.
         self.has_spare.notify_one();
+        self.is_unanswered.notify_one();
     }
 }
 

@@ -71,6 +71,12 @@ pub(super) async fn set(request: ApiRequest) -> HandlerResult {
     if pressure.is_some_and(|pressure| !(0.0..=1.0).contains(&pressure)) {
         return Err(Problem::bad_field("pressure", "is not a number from 0 to 1, nor null"));
     }
+    if pressure.is_some() {
+        let followed = api.app.in_force().adaptive.followed_targets();
+        if !followed.contains(target) {
+            return Err(Problem::unfollowed_target(target, &followed));
+        }
+    }
     set_pressure(&api, target, pressure)
 }
 

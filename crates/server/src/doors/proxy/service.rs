@@ -13,16 +13,16 @@ use hyper::body::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tidegate::adaptive::Priority;
-use tidegate::tower::write_retry_after;
 use tidegate::{Clock, SystemClock};
 use tokio::time::Instant;
 
-use self::admission::{Admitted, SHED_RETRY_AFTER, admit};
+use self::admission::{Admitted, admit};
 use super::head::{self, HopHeaders};
 use super::response_body::{RequestGuards, ResponseBody};
 use super::tracker::RequestTracker;
 use super::tunnel::Tunnel;
 use crate::doors::shared::{Problem, refusal};
+use crate::logs::RequestId;
 use crate::metrics::Shed;
 use crate::net::http::{Caller, check_coding};
 use crate::service::AppState;
@@ -94,35 +94,49 @@ pub(super) async fn answer(
     };
     // Forwarding may take long and must not keep an old configuration alive.
     drop(in_force);
+    let shed_status = proxy.settings.shed_status;
     let exchange = Exchange { proxy, caller, hop_headers, host, slot };
-    let (format, charge) = (admitted.format, admitted.charge.take());
+    let (format, id, charge) = (admitted.format, admitted.id.take(), admitted.charge.take());
     match exchange.forward(parts, body, admitted, client).await {
         Ok(answered) => answered,
-        Err(Unanswered { problem, is_unreached }) => {
-            let is_shed = problem.status() == StatusCode::TOO_MANY_REQUESTS;
-            if let Some(charge) = charge.filter(|_| is_unreached || is_shed) {
+        Err(unanswered) => {
+            if let Some(charge) = charge.filter(|_| unanswered.is_refunded()) {
                 charge.refund(app).await;
             }
-            let mut response = refusal::unreachable(format, problem);
-            if is_shed {
-                app.metrics().shed(Shed::Places);
-                write_retry_after(response.headers_mut(), Some(SHED_RETRY_AFTER));
-            }
+            let response = match unanswered {
+                Unanswered::PlaceLost => {
+                    app.metrics().shed(Shed::Places);
+                    let id = id.as_ref().map(RequestId::borrowed);
+                    admission::place_lost(&app.in_force(), shed_status, format, id)
+                }
+                Unanswered::Failed { problem, .. } => refusal::unreachable(format, problem),
+            };
             response.map(ResponseBody::local).into()
         }
     }
 }
 
 /// A request that got no response from an upstream.
-struct Unanswered {
-    problem: Problem,
-    /// Whether no upstream was connected to, so that none has done anything for it.
-    is_unreached: bool,
+enum Unanswered {
+    /// It was not sent, since its place among those at the upstreams was lost.
+    PlaceLost,
+    Failed {
+        problem: Problem,
+        /// Whether no upstream was connected to.
+        is_unreached: bool,
+    },
+}
+
+impl Unanswered {
+    /// Whether no upstream has done anything for it.
+    fn is_refunded(&self) -> bool {
+        matches!(self, Self::PlaceLost | Self::Failed { is_unreached: true, .. })
+    }
 }
 
 impl From<Problem> for Unanswered {
     fn from(problem: Problem) -> Self {
-        Self { problem, is_unreached: false }
+        Self::Failed { problem, is_unreached: false }
     }
 }
 
@@ -242,7 +256,9 @@ fn failed(tracker: RequestTracker, failure: &Failure) -> Unanswered {
 }
 
 fn unanswered(failure: &Failure) -> Unanswered {
-    Unanswered { problem: gateway_problem(failure), is_unreached: failure.is_unreached() }
+    let is_unreached = failure.is_unreached();
+    let failed = |problem| Unanswered::Failed { problem, is_unreached };
+    gateway_problem(failure).map_or(Unanswered::PlaceLost, failed)
 }
 
 /// Upgrades the connection, if the client has requested it and the upstream has switched to what was requested.
@@ -272,13 +288,14 @@ async fn switch_protocols(
     Ok(ProxyResponse { response, tunnel: Some(Tunnel { client, upstream, early_bytes, guards }) })
 }
 
-/// The error response for a request that could not be forwarded. The detail does not name the upstream's address.
-fn gateway_problem(failure: &Failure) -> Problem {
+/// The error response for a request that could not be forwarded; `None` for a refusal. The detail does not name the
+/// upstream's address.
+fn gateway_problem(failure: &Failure) -> Option<Problem> {
     let (bad_gateway, timeout) = (StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT);
     let (status, detail) = match failure {
         Failure::ConnectFailed(error) => {
             let detail = format!("the upstream cannot be connected to: {}", error.kind());
-            return Problem::gateway(bad_gateway, &detail);
+            return Some(Problem::gateway(bad_gateway, &detail));
         }
         Failure::ConnectTimeout => (timeout, "the upstream did not accept the connection in time"),
         Failure::ResponseTimeout => (timeout, "the upstream did not answer in time"),
@@ -290,9 +307,9 @@ fn gateway_problem(failure: &Failure) -> Problem {
         Failure::UnknownCoding => {
             (bad_gateway, "the upstream answered in a transfer coding other than `chunked`")
         }
-        Failure::PlaceLost => return Problem::shed(StatusCode::TOO_MANY_REQUESTS),
-        Failure::ClientPaused => return Problem::body_paused(),
-        Failure::ClientGone => return Problem::body_broken(),
+        Failure::PlaceLost => return None,
+        Failure::ClientPaused => return Some(Problem::body_paused()),
+        Failure::ClientGone => return Some(Problem::body_broken()),
     };
-    Problem::gateway(status, detail)
+    Some(Problem::gateway(status, detail))
 }

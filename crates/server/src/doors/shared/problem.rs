@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 `application/problem+json`, naming the field that is wrong.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -12,8 +13,11 @@ use tidegate::{Answer, CheckError, StoreErrorKind, Timestamp};
 
 use crate::net::http::{BadCoding, Refusal};
 use crate::service::{Unanswered, since_reload};
-use tidegate_core::text::printable;
+use tidegate_core::text::{closest, printable};
 use tidegate_request::AmbiguousRequest;
+
+/// The most targets that an error lists.
+const LISTED_MAX: usize = 10;
 
 /// An error response.
 #[derive(Debug, Serialize)]
@@ -314,6 +318,21 @@ impl Problem {
         let detail = format!(
             "nothing was observed of target `{name}`, and no limit follows it; GET /v1/pressure lists all targets"
         );
+        Self::new(StatusCode::NOT_FOUND, "urn:tidegate:unknown-target", "Unknown target", &detail)
+    }
+
+    /// Setting its pressure would change nothing.
+    pub(crate) fn unfollowed_target(name: &str, followed: &BTreeSet<String>) -> Self {
+        let known = || followed.iter().map(String::as_str);
+        let advice = if let Some(nearest) = closest(name, known()) {
+            format!("did you mean `{}`?", printable(nearest))
+        } else if followed.is_empty() {
+            "no policy is adaptive".to_owned()
+        } else {
+            let listed: Vec<_> = known().take(LISTED_MAX).map(printable).collect();
+            format!("limits follow: {}", listed.join(", "))
+        };
+        let detail = format!("no limit follows target `{}`; {advice}", printable(name));
         Self::new(StatusCode::NOT_FOUND, "urn:tidegate:unknown-target", "Unknown target", &detail)
     }
 

@@ -67,13 +67,25 @@ pub(crate) fn response(
     why: Why<'_>,
     extra_headers: HeaderMap,
 ) -> Response<Bytes> {
-    let mut response = match format_for(seen, why.rules) {
+    let format = format_for(seen, why.rules);
+    let id = why.id.or_else(|| names_id(format, why.rules).then(|| RequestId::of(&seen.headers)));
+    response_in(format, problem, Why { id, ..why }, extra_headers)
+}
+
+/// The same for a request of which only this is left. It needs an id if its refusal [names one](names_id).
+pub(crate) fn response_in(
+    format: RefusalFormat,
+    problem: Problem,
+    why: Why<'_>,
+    extra_headers: HeaderMap,
+) -> Response<Bytes> {
+    let mut response = match format {
         RefusalFormat::Json => problem.into_response(),
         RefusalFormat::Empty => empty(problem.status()),
         RefusalFormat::Page => {
             let seconds = seconds(&extra_headers);
             // A page that says when to come back, and may do so by itself, is not for who is blocked.
-            let own = seconds.and_then(|seconds| own_page(seen, problem.status(), why, seconds));
+            let own = seconds.and_then(|seconds| own_page(problem.status(), why, seconds));
             own.unwrap_or_else(|| {
                 let text = match (seconds, why.cause) {
                     (None, _) => page::BLOCKED,
@@ -88,14 +100,14 @@ pub(crate) fn response(
     never_cached(response)
 }
 
+/// Whether a refusal names the id of its request: by a page of the operator.
+pub(crate) fn names_id(format: RefusalFormat, rules: &RefusalRules) -> bool {
+    format == RefusalFormat::Page && rules.has_page()
+}
+
 /// The page of the operator, with an id by which a person who asks can be helped.
-fn own_page(
-    seen: &ClientRequest<'_>,
-    status: StatusCode,
-    why: Why<'_>,
-    seconds: u64,
-) -> Option<Response<Bytes>> {
-    let id = why.id.unwrap_or_else(|| RequestId::of(&seen.headers)).to_string();
+fn own_page(status: StatusCode, why: Why<'_>, seconds: u64) -> Option<Response<Bytes>> {
+    let id = why.id?.to_string();
     let retry_after = &*seconds.to_string();
     let values = Values { retry_after, policy: why.policy, request_id: &id };
     let mut response = page::html(status, why.rules.page(&values)?);

@@ -51,12 +51,14 @@ pub(super) struct Admitted {
     pub(super) charge: Option<Charge>,
     /// What the client can read if the upstream does not answer.
     pub(super) format: RefusalFormat,
+    /// Its id, if a refusal names it.
+    pub(super) id: Option<RequestId<Box<str>>>,
 }
 
 type Refused = Box<Response<Bytes>>;
 
 /// `Retry-After` of shed requests.
-pub(super) const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);
+const SHED_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Decides, and waits in the queue of a leaky bucket.
 pub(super) async fn admit(
@@ -103,9 +105,12 @@ pub(super) async fn admit(
     let (tracker, granted) = admission.run(priority).await?;
     let Granted { report, permit, passage, is_charged } = granted;
     let charge = admission.question.as_ref().filter(|_| is_charged).map(Charge::of);
+    let format = refusal::format_for(&seen, &in_force.refusals);
+    let names_id = refusal::names_id(format, &in_force.refusals);
     Ok(Admitted {
         tracker,
-        format: refusal::format_for(&seen, &in_force.refusals),
+        format,
+        id: names_id.then(|| RequestId::of(&seen.headers).into_owned()),
         path: seen.path,
         case,
         priority,
@@ -159,6 +164,19 @@ pub(super) fn shed(
         Ok(seen) => refuse(&seen, problem, why(in_force, Cause::Site), Some(SHED_RETRY_AFTER)),
         Err(error) => Problem::from(error).into_response(),
     }
+}
+
+/// The response to an admitted request whose place among those at the upstreams was lost before it was sent.
+pub(super) fn place_lost(
+    in_force: &InForce,
+    status: StatusCode,
+    format: RefusalFormat,
+    id: Option<RequestId<&str>>,
+) -> Response<Bytes> {
+    let mut response_headers = HeaderMap::new();
+    write_retry_after(&mut response_headers, Some(SHED_RETRY_AFTER));
+    let why = Why { id, ..why(in_force, Cause::Site) };
+    refusal::response_in(format, Problem::shed(status), why, response_headers)
 }
 
 fn refuse(
