@@ -48,6 +48,9 @@ fn for_text(text: &Text, choices: &[&Schema], key: &str) -> Option<String> {
     if choices.iter().any(of_texts) {
         return Some(format!("expected a list: write `{key}: [{shown}]`"));
     }
+    if key == "share" {
+        return Some(format!("expected a map: write `share: {{ of: {shown}, by: tenant }}`"));
+    }
     let (name, expected) = match key {
         "refusal" => ("page", "a map"),
         "deny_cache" => ("ttl", "true, false or a map"),
