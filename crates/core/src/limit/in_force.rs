@@ -102,26 +102,6 @@ impl Limit {
         }
     }
 
-    /// All that this limit admits in one second at most, which is its burst and what comes in, at an even pace: where it has
-    /// a pace, and otherwise the same limit. In the period of [`Limit::finer`], so that units mean the same.
-    ///
-    /// ```
-    /// # use tidegate_core::Limit;
-    /// let (api, pages): (Limit, Limit) = ("10/s burst 20".parse()?, "fixed-window 60/min".parse()?);
-    /// assert_eq!(api.finer_with_burst(), "300000/10000s burst 20".parse()?);
-    /// assert_eq!(pages.finer_with_burst(), pages);
-    /// # Ok::<(), tidegate_core::LimitError>(())
-    /// ```
-    #[must_use]
-    pub fn finer_with_burst(&self) -> Self {
-        let finer = self.finer();
-        match finer {
-            Self::Gcra(limit) => Self::Gcra(limit.with_burst_each_second()),
-            Self::TokenBucket(limit) => Self::TokenBucket(limit.with_burst_each_second()),
-            counts => counts,
-        }
-    }
-
     /// Whether this limit, in place of another, still counts all that was spent under that: then what was leased before
     /// can be [given back](Limit::give_back) afterwards.
     ///

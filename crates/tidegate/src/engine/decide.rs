@@ -359,12 +359,12 @@ impl<'e> Limits<'e> {
         Self { policy, mode, members, own, in_force, tenant: None, in_shadow: false }
     }
 
-    /// Those of a tenant of a share. Beside a pace, its own limit is asked only if it has no more than a part; a window has
-    /// to know what it spent before.
+    /// Those of a tenant of a share. Where much can be saved up, its own limit is asked only while it has a part: what it
+    /// spent of that before is no debt. Elsewhere, what it got too much in one second it gets too little in the next.
     pub(super) fn of_tenant(self, tenant: Option<Box<Tenant>>) -> Self {
         let has_whole = tenant.as_ref().is_some_and(|tenant| tenant.shown.is_none());
         let members = match self.members {
-            [shared, (_, own)] if has_whole && own.limit.as_gcra().is_some() => {
+            [shared, (_, own)] if has_whole && shares::saves_up(&own.limit) => {
                 std::slice::from_ref(shared)
             }
             all => all,

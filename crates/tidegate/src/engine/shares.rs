@@ -4,10 +4,9 @@
 //! The limit of a tenant and the shared limit are asked in one atomic step, so that a wrong guess costs fairness for a
 //! tick, and never admits more than the shared limit does alone.
 //!
-//! Tenants contend once they ask for more in a second than is left of the shared limit and comes in, but for a reserve. Each
-//! answer of the store about it says how much is left. Beside a pace, only the shared limit is asked until then. So whoever
-//! asks for more than its share begins with its part, whatever it has spent, and leaves the reserve to those who ask for
-//! less.
+//! Tenants contend once they ask for more in a second than comes in of the shared limit, and is left beyond a second of that.
+//! Each answer of the store about it says how much is left. From then on, whoever asks for more than its share saves up little,
+//! and leaves the reserve to those who ask for less.
 
 mod exchange;
 
@@ -328,9 +327,18 @@ fn reserve(limit: &Limit) -> u64 {
     in_tick(limit).min(limit.ceiling() / 2)
 }
 
+/// Whether more than comes in within a second can be left of a limit with a pace.
+pub(super) fn saves_up(limit: &Limit) -> bool {
+    limit.as_gcra().is_some() && limit.ceiling() > in_time_of(limit, Tenants::WINDOW)
+}
+
 /// What a limit admits in a tick, rounded up.
 fn in_tick(limit: &Limit) -> u64 {
-    part_of(limit.units(), micros(Tenants::TICK), micros(limit.period()))
+    in_time_of(limit, Tenants::TICK)
+}
+
+fn in_time_of(limit: &Limit, time: Duration) -> u64 {
+    part_of(limit.units(), micros(time), micros(limit.period()))
 }
 
 /// So much of `units`, rounded up.
@@ -349,7 +357,7 @@ struct Contender {
     room: u64,
 }
 
-/// What the shared limit admits in the coming second: what comes in, and what is left of it but for the reserve.
+/// What the shared limit admits in the coming second: what comes in, and what is left beyond a second of that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Capacity {
     /// As in `period`, if every second of it was like this one.
@@ -358,8 +366,9 @@ struct Capacity {
     /// How long a unit that is left lasts, at one a second: beside a pace, the period. A window loses by then what comes
     /// in of that unit.
     lasts: Duration,
-    /// Of the shared limit.
-    reserve: u64,
+    /// What comes in of the shared limit within a second. So much is not counted as left: while tenants contend it comes and
+    /// goes, nodes learn late of it, and their parts would swing with it.
+    in_second: u64,
 }
 
 impl Capacity {
@@ -370,12 +379,13 @@ impl Capacity {
         let period = limit.period();
         let has_pace = limit.as_gcra().is_some();
         let lasts = if has_pace { period } else { period.saturating_sub(Tenants::WINDOW) };
-        Self { units: of_limit.units(), period, lasts, reserve: reserve(in_force) }
+        let in_second = in_time_of(in_force, Tenants::WINDOW);
+        Self { units: of_limit.units(), period, lasts, in_second }
     }
 
     /// And so much that is left.
     fn with_left(self, left: Option<u64>) -> Self {
-        let spare = left.unwrap_or_default().saturating_sub(self.reserve);
+        let spare = left.unwrap_or_default().saturating_sub(self.in_second);
         Self { units: self.units.saturating_add(in_time(spare.into(), self.lasts)), ..self }
     }
 
@@ -400,7 +410,7 @@ fn in_time(in_second: u128, time: Duration) -> u64 {
 }
 
 impl<C: Clock + 'static> Engine<C> {
-    /// Counts what a tenant asks for, and finds what it may use. The limit of the tenant is asked only if it has a part.
+    /// Counts what a tenant asks for, and finds what it may use.
     pub(super) fn tenant_limits(
         &self,
         policy: &Compiled,

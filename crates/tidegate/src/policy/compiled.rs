@@ -171,7 +171,6 @@ impl Policy {
     }
 }
 
-/// The highest cost whose products with the limits' own costs are exact; `None` if all of these are 1.
 /// The limits of a key, where there are limits of everybody beside them.
 fn own_members(members: &[(Scope, Member)]) -> Vec<(Scope, Member)> {
     let is_own = |(_, member): &&(Scope, Member)| member.key.as_deref() != Some(GLOBAL);
@@ -179,6 +178,7 @@ fn own_members(members: &[(Scope, Member)]) -> Vec<(Scope, Member)> {
     if own.len() < members.len() { own } else { Vec::new() }
 }
 
+/// The highest cost whose products with the limits' own costs are exact; `None` if all of these are 1.
 fn cost_max<'m>(members: impl IntoIterator<Item = &'m Member>) -> Option<u64> {
     let factor = members.into_iter().map(|member| member.cost.get()).max();
     factor.filter(|factor| *factor > 1).map(|factor| EXACT_MAX / factor)
@@ -370,7 +370,6 @@ impl Compiled {
         }
     }
 
-    /// The limits of the policy; none for a shaper.
     /// What a reset clears, where that is not all.
     pub(crate) fn own_members(&self) -> Option<&[(Scope, Member)]> {
         match &self.kind {
@@ -379,6 +378,7 @@ impl Compiled {
         }
     }
 
+    /// The limits of the policy; none for a shaper.
     pub(crate) fn members(&self) -> &[(Scope, Member)] {
         match &self.kind {
             CompiledKind::Limits { members, .. } => members,

@@ -105,8 +105,8 @@ impl Share {
         self.weight(None)
     }
 
-    /// The shared limit, and that of each tenant: all that the shared one can admit in a second, of which it gets a part while
-    /// tenants contend. A tenant is the same in all policies that share the limit.
+    /// The shared limit, and that of each tenant: as much, in finer units, of which it gets a part while tenants contend. A
+    /// tenant is the same in all policies that share the limit.
     pub(super) fn members(
         &self,
         shared: Option<&Compiled>,
@@ -131,12 +131,12 @@ impl Share {
         let shared_name = if member.name.is_empty() { of() } else { member.name.clone() };
         let shared = Member { name: shared_name, ..member.clone() };
         // By the name of the only limit there is: no other scope is called so.
-        let own_scope = format!("{}/parts", member.name);
+        let own_scope = format!("{}/tenants", member.name);
         let own_scope = Scope::tagged(scope.tag().unwrap_or(&self.of), &self.of, &own_scope);
         let own = Member {
             name: String::new(),
             key: Some(self.by.clone()),
-            limit: member.limit.finer_with_burst(),
+            limit: member.limit.finer(),
             cost: member.cost,
             effective: None,
         };

@@ -174,8 +174,8 @@ fn bursts_that_fit_into_the_limit_are_admitted() {
         ("token-bucket 600/min", 20, 1_500, 6_000, 10),
         ("sliding-window 600/min", 20, 1_500, 6_000, 10),
         ("fixed-window 1000/h", 30, 3_000, 3_000, 10),
-        ("100/s", 80, 800, 2_000, 10),
-        ("100/s", 45, 10, 1_000, 10),
+        ("100/s burst 300", 80, 800, 2_000, 10),
+        ("100/s burst 300", 45, 10, 1_000, 10),
     ] {
         for nodes in [1, 3] {
             let clock = ManualClock::default();

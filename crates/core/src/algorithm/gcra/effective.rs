@@ -49,17 +49,6 @@ impl Gcra {
         factors.find_map(longer).unwrap_or(*self)
     }
 
-    /// As many units more as the burst comes to if there is one in each second. Where that has no exact form, the next
-    /// higher round number has.
-    pub(crate) fn with_burst_each_second(&self) -> Self {
-        let of_burst = (u128::from(self.burst) * u128::from(self.period_us)).div_ceil(1_000_000);
-        let units = u64::try_from(of_burst).unwrap_or(u64::MAX).saturating_add(self.limit);
-        let steps = std::iter::successors(Some(1_u64), |step| step.checked_mul(10));
-        let rounded = steps.map_while(|step| units.checked_next_multiple_of(step));
-        let mut limits = rounded.map(|units| Self::new(units, self.period(), self.burst));
-        limits.find_map(Result::ok).unwrap_or(*self)
-    }
-
     /// Whether no debt of another rate is beyond what this one repairs.
     pub(super) fn covers(&self, before: &Self) -> bool {
         let time = |units: u64, of: &Pace, other: &Pace| {
