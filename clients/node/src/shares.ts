@@ -99,7 +99,9 @@ export class LocalLimiter {
 
   #parts({ policy, key, cost = 1, numbers }: LocalCheck, now: number): Part[] {
     return numbers.members.map((limit, index) => {
-      const table = this.#table(policy, index, limit);
+      // A shared limit is one, by whichever policy it is asked.
+      const of = limit.key === 'global' ? numbers.of : undefined;
+      const table = of === undefined ? this.#table(policy, index, limit) : this.#table(of, 0, limit);
       const { meter } = table;
       const each = limit.cost ?? 1;
       const usage = meter instanceof Places

@@ -137,6 +137,8 @@ export interface LimitNumbers {
 export interface PolicyNumbers {
   readonly mode: 'all' | 'any';
   readonly members: readonly LimitNumbers[];
+  /** The policy whose limit tenants share, where it is one of a share: its `global` limit is that one. */
+  readonly of?: string | undefined;
   /** Whether it refuses nothing while the server is away: in shadow mode, or enforced for less than 100 % of the callers. */
   readonly shadow: boolean;
 }

@@ -93,7 +93,8 @@ function policyNumbers(json: unknown): PolicyNumbers {
     throw badAnswer('`members` is not a list of limits');
   }
   const isShadow = shadow === true || enforce !== '100%';
-  return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), shadow: isShadow };
+  const of = isFields(fields.share) && typeof fields.share.of === 'string' ? fields.share.of : undefined;
+  return { mode: mode === 'any' ? 'any' : 'all', members: members.map(limitNumbers), of, shadow: isShadow };
 }
 
 function limitNumbers(json: unknown): LimitNumbers {

@@ -154,6 +154,23 @@ test('the number of keys is bounded, and no key is forgotten before it is free',
   assert.deepEqual(['x', 'y', 'z', 'z', 'z'].map(allowed), [true, true, true, true, false]);
 });
 
+test('policies that share a limit count it together, and so does the shared one', () => {
+  const limiter = new LocalLimiter(1, () => 0);
+  const limit = { algorithm: 'gcra', rate: '10/h', limit: 10, period_us: 3_600_000_000, burst: 10 };
+  const share = { of: 'total', by: 'tenant', active: 0, contended: false, level: 1 };
+  const members = [{ ...limit, name: 'total', key: 'global' }, { ...limit, key: 'tenant' }];
+  const known = policies({
+    total: { ...limit, key: 'global' },
+    api: { mode: 'all', members, share },
+    batch: { mode: 'all', members, share },
+  });
+  const allowed = (policy, key) => limiter.check([{ policy, key, numbers: known.get(policy) }], false)[0].allowed;
+  const admitted = (policy) => Array.from({ length: 30 }, (_, n) => allowed(policy, `t${n % 3}`)).filter(Boolean).length;
+  assert.equal(['a', 'b', 'c'].filter((key) => allowed('api', key)).length, 3);
+  assert.equal(['a', 'b'].filter((key) => allowed('total', key)).length, 2);
+  assert.deepEqual(['batch', 'api', 'total'].map(admitted), [5, 0, 0]);
+});
+
 test('several limits: all are charged or none, any charges those that admit, a shadow refuses nothing', () => {
   const limiter = new LocalLimiter(1, () => 0);
   const ip = numbers('gcra', 2, { name: 'ip', key: 'ip' });

@@ -156,6 +156,25 @@ def test_several_limits_are_charged_together_or_not_at_all() -> None:
         decided(limits, policy, {"ip": "1"})
 
 
+def test_policies_that_share_a_limit_count_it_together_and_so_does_the_shared_one() -> None:
+    limits = LocalLimits(1, Clock())
+    total = LOG | {"key": "global", "limit": 10}
+    share = {"of": "total", "by": "tenant", "active": 0, "contended": False, "level": 1}
+    members = [total | {"name": "total"}, LOG | {"key": "tenant", "limit": 10}]
+    policies = {
+        "total": total,
+        "api": {"mode": "all", "members": members, "share": share},
+        "batch": {"mode": "all", "members": members, "share": share},
+    }
+
+    def admitted(policy: str, count: int) -> int:
+        checks = [Check(policy, {"tenant": f"t{n % 3}"}) for n in range(count)]
+        return sum(limits.check(policies[policy], check, AWAY).allowed for check in checks)
+
+    assert [admitted("api", 3), admitted("total", 2)] == [3, 2]
+    assert [admitted("batch", 30), admitted("api", 30), admitted("total", 30)] == [5, 0, 0]
+
+
 def test_any_admits_if_one_limit_does_and_a_shadow_always() -> None:
     small, large = LOG | {"name": "small", "limit": 2}, LOG | {"name": "large", "limit": 5}
     limits = LocalLimits(1, Clock())

@@ -149,10 +149,15 @@ fn policy_keys(
         let is_by_url = by_url.contains(&name.as_str());
         let cursor = cursor.field(name);
         if let Some(key) = share::tenant_key(options) {
-            let at = cursor.field("key");
+            let at = match options.key {
+                Some(_) => cursor.field("key"),
+                None => cursor.field("share").field("by"),
+            };
             at.accept(options.key.as_ref().map_or(Ok(()), |key| key_parts(key).map(drop)))?;
             check_needs(&key.tenant, file, &at);
-            if let Some(by) = share::weights_by(options).filter(|by| is_signed(by)) {
+            let is_routed =
+                || file.routes.iter().any(|it| it.policy.names().any(|(_, of)| of == name));
+            if let Some(by) = share::weights_by(options).filter(|by| is_signed(by) || is_routed()) {
                 check_believed(by, file, &cursor.field("share").field("weights"));
             }
             return Some((name.clone(), CountedBy::Tenant(key)));
@@ -221,8 +226,6 @@ fn policies(
         if let text::Policy::Map(options) = policy {
             if let Some(why) = share::route_problem(options, text.key.as_ref()) {
                 at.report(why);
-            } else if let Some(by) = share::weights_by(options).filter(|by| !is_signed(by)) {
-                check_believed(by, file, &at);
             }
         }
     }

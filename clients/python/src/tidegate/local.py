@@ -208,7 +208,12 @@ class LocalLimits:
             self._shares[check.policy] = (policy, shares)
         if not all(isinstance(share, kinds) for share in shares):
             raise ValueError(f"policy `{check.policy}` has no limits for this call")
-        return [(check.policy, share, _key(check.key, share.key)) for share in shares]
+        # A shared limit is one, by whichever policy it is asked.
+        of = policy.get("share", {}).get("of", check.policy)
+        return [
+            (of if share.key == "global" else check.policy, share, _key(check.key, share.key))
+            for share in shares
+        ]
 
 
 def _key(key: Key, name: str | None) -> str:

@@ -52,16 +52,44 @@ fn callers_of_the_api_name_tenant_and_plan() {
         (answer["allowed"] == false).then(|| answer["binding"].clone())
     });
     assert!(refused.as_ref().is_some_and(|it| it == "named" || it == "total"), "{refused:?}");
-    // One key is the tenant, and so are those of the Redis protocol.
+    // One key is the tenant.
     assert_eq!(server.post("/v1/check", r#"{"policy":"named","key":"ann"}"#).status, 200);
     let missing = server.post("/v1/check", r#"{"policy":"named","keys":{"plan":"gold"}}"#);
     assert_eq!((missing.status, missing.json()["field"].clone()), (400, "keys.tenant".into()));
     let shown = server.get("/v1/policies").json()["named"].clone();
     assert_eq!(shown["share"]["active"].as_u64().map(|active| active > 0), Some(true), "{shown}");
+    assert_eq!((&shown["share"]["of"], &shown["share"]["by"]), (&"total".into(), &"tenant".into()));
     assert_eq!(
         (&shown["members"][0]["name"], &shown["members"][1]["key"]),
         (&"total".into(), &"tenant".into())
     );
+    assert_eq!(shown["members"][1]["rate"], "60/s", "{shown}");
+}
+
+/// By the entry that `by` names: others do not stand for it, and who names none is no tenant.
+#[test]
+fn envoy_and_the_redis_protocol_name_the_tenant() {
+    let server = Server::with_config(&Folder::new(), SHARES);
+    let ask = |entries: &[[&str; 2]]| {
+        let entries: Vec<_> = [["policy", "named"]]
+            .iter()
+            .chain(entries)
+            .map(|[key, value]| serde_json::json!({"key": key, "value": value}))
+            .collect();
+        let body = serde_json::json!({"domain": "tidegate", "descriptors": [{"entries": entries}]});
+        server.post("/json", &body.to_string())
+    };
+    for (entries, status) in [
+        (&[["tenant", "acme"]][..], 200),
+        (&[["tenant", "acme"], ["plan", "gold"]], 200),
+        (&[["key", "acme"]], 400),
+        (&[["plan", "gold"]], 400),
+        (&[], 400),
+    ] {
+        let reply = ask(entries);
+        assert_eq!(reply.status, status, "{entries:?}: {}", reply.body);
+        assert!(status == 200 || reply.body.contains("tenant"), "{entries:?}: {}", reply.body);
+    }
 }
 
 #[test]

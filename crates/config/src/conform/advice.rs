@@ -74,6 +74,9 @@ fn for_text(text: &Text, choices: &[&Schema], key: &str) -> Option<String> {
             "expected names with values: write `{key}: {{ {shown}: \"*\" }}` for any value"
         ));
     }
+    if key == "share" {
+        return Some(format!("expected a map: write `share: {{ of: {shown}, by: tenant }}`"));
+    }
     let (name, expected) = match key {
         "refusal" => ("page", "a map"),
         "deny_cache" => ("ttl", "true, false or a map"),

@@ -429,6 +429,10 @@ fn likely_mistakes_get_what_to_write() {
             "policies.a: `mode` does not go into a line: write a map, as in `a: { limit: 100/min, mode: shadow }`",
         ),
         (proxy("page.html"), "proxy.refusal: expected a map: write `refusal: { page: page.html }`"),
+        (
+            policy("{ share: total }"),
+            "policies.a.share: expected a map: write `share: { of: total, by: tenant }`",
+        ),
         (proxy("{ assets: css }"), "proxy.refusal.assets: expected a list: write `assets: [css]`"),
         (
             proxy("{ page: \"\" }"),

@@ -131,6 +131,24 @@ fn routes_ask_shares_by_what_requests_have() {
     }
 }
 
+#[test]
+fn what_decides_tenants_and_weights_is_named_where_it_is_written() {
+    let text = |share: &str| {
+        format!(
+            "policies:\n  total: {{ limit: 9/s, key: global }}\n  api: {{ share: {share} }}\n\
+             routes: [{{ policy: api }}, {{ policy: api, match: {{ path: /x }} }}]\n"
+        )
+    };
+    let problems = super::problems(&text("{ of: total, by: 'jwt:org' }"));
+    assert!(problems.len() == 1 && problems[0].contains("policies.api.share.by: "), "{problems:?}");
+    let weighed =
+        "{ of: total, by: client_ip, weights: { by: 'header:x-plan', gold: 4, else: 1 } }";
+    let warnings = Config::parse(&text(weighed), &lookup, STORES).unwrap().warnings;
+    let about_weights =
+        warnings.iter().filter(|it| format!("{it:?}").contains("policies.api.share.weights"));
+    assert_eq!(about_weights.count(), 1, "{warnings:?}");
+}
+
 /// What the server refuses to start with is no valid file.
 #[test]
 fn a_shared_limit_has_no_limit_of_a_key() {

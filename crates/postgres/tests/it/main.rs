@@ -11,6 +11,7 @@ mod faults;
 mod load;
 mod logins;
 mod rows;
+mod shares;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -31,6 +31,22 @@ fn node(server: &RedisServer, clock: &ManualClock) -> Engine<ManualClock> {
         .unwrap()
 }
 
+/// What others have spent is theirs.
+#[tokio::test]
+async fn a_reset_of_a_tenant_leaves_the_shared_limit_alone() {
+    let (server, clock) = (RedisServer::start(), ManualClock::default());
+    clock.advance(Duration::from_secs(1_700_000_000));
+    let node = node(&server, &clock);
+    let ask = |op| {
+        let check = Check { policy: "api", key: Key::One(b"acme"), cost: 5 };
+        let (node, check) = (&node, check);
+        async move { node.ask(&check, op).await.unwrap().decision.remaining() }
+    };
+    assert_eq!(ask(Op::Take).await, BURST - 5);
+    ask(Op::Reset).await;
+    assert_eq!(ask(Op::Take).await, BURST - 10);
+}
+
 #[tokio::test]
 async fn two_nodes_on_one_redis_share_fairly() {
     let (server, clock) = (RedisServer::start(), ManualClock::default());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
 use super::in_force::{InForce, OwnLimits};
-use super::{Answer, CheckError, Engine, Key, Queued, shares};
+use super::shares::{self, Tenant};
+use super::{Answer, BindingLimit, CheckError, Engine, Key, Queued};
 use crate::clock::Clock;
 use crate::permit;
 use crate::policy::{Compiled, CompiledKind, Member, OverrideInForce, PolicyKind};
@@ -40,8 +41,8 @@ pub(super) struct Limits<'e> {
     pub(super) own: OwnLimits<'e>,
     /// What of these is in force.
     pub(super) in_force: InForce,
-    /// Whether a tenant of a share has no entry of its own.
-    pub(super) in_rest: bool,
+    /// What is known of a tenant of a share.
+    pub(super) tenant: Option<Box<Tenant>>,
     /// Whether its caller is never refused.
     pub(super) in_shadow: bool,
 }
@@ -75,10 +76,10 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
     ) -> Reply<'e, T, CheckError> {
         match policy.plain_limits() {
-            Some((mode, members)) => {
+            Some((mode, members)) if op != Op::Reset => {
                 self.decide_limits(&Limits::declared(policy, mode, members), key, cost, op)
             }
-            None => self.decide_special(policy, key, cost, op),
+            _ => self.decide_special(policy, key, cost, op),
         }
     }
 
@@ -121,12 +122,15 @@ impl<C: Clock + 'static> Engine<C> {
         let own = policy.own_limits(key, own, &self.state.clock);
         // A tenant of a share is counted only if the question makes sense.
         members.iter().try_for_each(|(_, it)| key.find(policy, it.key.as_deref()).map(drop))?;
-        let (in_force, in_rest) = match &policy.share {
-            None => (InForce::find(*adaptive, members, key, &own), false),
+        let declared = Limits::declared(policy, *mode, members);
+        if let (Op::Reset, Some(members)) = (op, policy.own_members()) {
+            return Ok(Asked::Limits(Limits { members, in_shadow, ..declared }));
+        }
+        let (in_force, tenant) = match &policy.share {
+            None => (InForce::find(*adaptive, members, key, &own), None),
             Some(shares) => self.tenant_limits(policy, shares, key, cost, op),
         };
-        let declared = Limits::declared(policy, *mode, members);
-        Ok(Asked::Limits(Limits { own, in_force, in_rest, in_shadow, ..declared }))
+        Ok(Asked::Limits(Limits { own, in_force, in_shadow, ..declared }.of_tenant(tenant)))
     }
 
     /// Inlined: of limits that are as declared, nothing is looked at.
@@ -164,7 +168,7 @@ impl<C: Clock + 'static> Engine<C> {
                 Err(error) => return Reply::failed(error),
             }
         }
-        if limits.in_rest {
+        if limits.in_rest() {
             keys[shares::OWN] = shares::REST_KEY;
         }
         let count = limits.members.len().min(StoreRequest::MAX_LIMITS);
@@ -352,7 +356,25 @@ impl<'e> Limits<'e> {
         members: &'e [(Scope, Member)],
     ) -> Self {
         let (own, in_force) = (OwnLimits::None, InForce::Whole);
-        Self { policy, mode, members, own, in_force, in_rest: false, in_shadow: false }
+        Self { policy, mode, members, own, in_force, tenant: None, in_shadow: false }
+    }
+
+    /// Those of a tenant of a share. Where much can be saved up, its own limit is asked only while it has a part: what it
+    /// spent of that before is no debt. Elsewhere, what it got too much in one second it gets too little in the next.
+    pub(super) fn of_tenant(self, tenant: Option<Box<Tenant>>) -> Self {
+        let has_whole = tenant.as_ref().is_some_and(|tenant| tenant.shown.is_none());
+        let members = match self.members {
+            [shared, (_, own)] if has_whole && shares::saves_up(&own.limit) => {
+                std::slice::from_ref(shared)
+            }
+            all => all,
+        };
+        Self { members, tenant, ..self }
+    }
+
+    /// Whether a tenant of a share has no entry of its own.
+    pub(super) fn in_rest(&self) -> bool {
+        self.tenant.as_ref().is_some_and(|tenant| tenant.in_rest)
     }
 
     /// Hands the limits with their keys to `then`, without a box. Most policies have one: that takes no room for more.
@@ -401,14 +423,21 @@ impl<'e> Limits<'e> {
         let Some((_, member)) = self.members.get(verdict.binding) else {
             return Err(self.policy.unknown());
         };
+        if let (Some(tenant), Some(shares)) = (&self.tenant, &self.policy.share) {
+            shares.note_left(tenant, verdict, *source);
+        }
         let (decision, shadow_denied) = shadowed(verdict.decision, self.in_shadow);
         let name = &self.policy.name;
+        let part = self.part();
         let answer = Answer {
             decision,
             policy: name,
             // A tenant that has only its part is told so, also where it is to leave the others what is left.
-            binding: if member.name.is_empty() || self.is_part() { name } else { &member.name },
-            limit: Some(self.binding(verdict.binding)),
+            binding: if member.name.is_empty() || part.is_some() { name } else { &member.name },
+            limit: Some(part.map_or_else(
+                || self.binding(verdict.binding),
+                |part| BindingLimit::shared(part.clone()),
+            )),
             source: *source,
             store_error: None,
             shadow_denied,

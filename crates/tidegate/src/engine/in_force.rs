@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::Limit;
 
 use super::decide::Limits;
-use super::{BindingLimit, Key, shares};
+use super::{BindingLimit, Key};
 use crate::policy::Member;
 use crate::store::Scope;
 
@@ -152,10 +152,10 @@ impl<'e> Limits<'e> {
         }
     }
 
-    /// Whether a tenant that shares a limit has only its part of it.
+    /// The part of a shared limit, if a tenant has only that.
     #[inline]
-    pub(super) fn is_part(&self) -> bool {
-        self.policy.share.is_some() && self.in_force.part(shares::OWN).is_some()
+    pub(super) fn part(&self) -> Option<&Arc<Limit>> {
+        self.tenant.as_ref()?.shown.as_ref()
     }
 
     /// What is in force of a member's limit, with room for so much at once.

@@ -13,6 +13,7 @@ use super::{Answer, CheckError, Engine, Key, OwnLimits, Queued, ShareStatus, Sha
 use crate::clock::{Clock, SystemClock};
 use crate::key::AsKey;
 use crate::permit::{Acquired, Held, HeldPermits, Holder, Permit, PermitId, Released, Renewed};
+use crate::policy::Share;
 use crate::policy::{
     Compiled, CompiledKind, Member, OnStoreError, OverrideInForce, Percent, PolicyKind,
 };
@@ -148,6 +149,21 @@ impl<'a> PolicyView<'a> {
     /// ```
     pub fn is_together(&self) -> bool {
         self.policy.members().iter().any(|(scope, _)| scope.is_together())
+    }
+
+    /// Whose limit its tenants share, and what tells them apart; `None` if it is no [share](crate::Policy::share).
+    ///
+    /// ```
+    /// # use tidegate::{Engine, Policy, Share};
+    /// let total = Policy::all().limit_by("", "global", "100/s");
+    /// let share = Share::of("total", "tenant");
+    /// let engine = Engine::builder().policy("total", total).policy("api", Policy::share(share.clone())).build()?;
+    /// assert_eq!(engine.policy_ref("api")?.share(), Some(&share));
+    /// assert_eq!((share.shared(), share.by()), ("total", "tenant"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn share(&self) -> Option<&'a Share> {
+        self.policy.share.as_ref().map(Shares::share)
     }
 
     /// How its tenants share its limit just now; `None` if it is no [share](crate::Policy::share).

@@ -4,9 +4,9 @@
 //! The limit of a tenant and the shared limit are asked in one atomic step, so that a wrong guess costs fairness for a
 //! tick, and never admits more than the shared limit does alone.
 //!
-//! While tenants contend, what they saved up is worth more than there is: their parts of the rate are what comes in, and
-//! the burst of the shared limit is spent. So whoever asks for more than its share saves up little, and leaves a reserve of
-//! the shared limit to those who ask for less.
+//! Tenants contend once they ask for more in a second than comes in of the shared limit, and is left beyond a second of that.
+//! Each answer of the store about it says how much is left. From then on, whoever asks for more than its share saves up little,
+//! and leaves the reserve to those who ask for less.
 
 mod exchange;
 
@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 use tidegate_core::share::{Demand, Level, Tenants};
-use tidegate_core::{Limit, Timestamp};
+use tidegate_core::{Limit, Timestamp, Verdict};
 
-use super::in_force::{InForce, ReducedLimit, reduce};
+use super::in_force::{InForce, ReducedLimit};
 use super::question::GLOBAL;
 use super::{Engine, Key};
 use crate::clock::{Clock, micros};
 use crate::policy::{Compiled, Member, OverrideInForce, Share};
-use crate::store::{KeyHasher, Op};
+use crate::store::{KeyHasher, Op, Source};
 use crate::sync::lock;
 
 /// Where the limit of the tenant is among the limits of the policy: behind the shared one. With equal numbers the first one
@@ -69,12 +69,41 @@ struct SharesState {
     /// While tenants contend.
     level: Option<Level>,
     level_at: Timestamp,
+    /// What the level divides.
+    capacity: Option<Capacity>,
+    /// What was left of the shared limit, and when.
+    left: Option<(u64, Timestamp)>,
+    /// When this node was last asked.
+    checked_at: Timestamp,
     /// The limits in force by weight, made when they are first asked for. As many as there are weights.
-    parts: Vec<(u32, Option<ReducedLimit>)>,
+    parts: Vec<(u32, Option<Part>)>,
     /// Since when nodes are asked, until they have answered.
     asked_at: Option<Timestamp>,
     /// How far the end of a tick is ahead of this node's clock.
     ahead_us: i64,
+}
+
+/// What a tenant may use while tenants contend.
+#[derive(Clone, Debug)]
+struct Part {
+    limit: ReducedLimit,
+    /// The same as a part of the shared limit, as callers know that.
+    shown: Arc<Limit>,
+}
+
+/// What is known of a question of a tenant beside its limits.
+#[derive(Clone, Debug)]
+pub(super) struct Tenant {
+    /// Whether it has no entry of its own.
+    pub(super) in_rest: bool,
+    /// Its part of the shared limit, if it has only that.
+    pub(super) shown: Option<Arc<Limit>>,
+    /// What of the shared limit it is to leave to others.
+    reserve: u64,
+    /// What it takes if it is admitted.
+    takes: u64,
+    /// How many nodes divide the limit while the store fails.
+    nodes: NonZeroU32,
 }
 
 /// How the tenants of a policy share its limit just now: see [`PolicyView::share_status`](super::PolicyView::share_status).
@@ -110,15 +139,39 @@ impl Shares {
         &self.divided
     }
 
+    pub(super) const fn share(&self) -> &Share {
+        &self.share
+    }
+
     pub(super) fn status(&self) -> ShareStatus {
-        let limit = &self.divided.limit;
         let state = lock(&self.divided.state);
         let level = state.level.map(|level| level.fraction());
+        let whole = state.capacity.map_or(1, |capacity| capacity.units.max(1));
         #[expect(clippy::cast_precision_loss, reason = "to be shown")]
-        let part = |(units, weights): (u64, u64)| {
-            (units as f64 / weights as f64 / limit.units().max(1) as f64).min(1.0)
-        };
+        let part =
+            |(units, weights): (u64, u64)| (units as f64 / weights as f64 / whole as f64).min(1.0);
         ShareStatus { active: state.tenants.active(), level: level.map(part) }
+    }
+
+    /// Notes what an answer says is left of the shared limit.
+    #[inline(never)]
+    pub(super) fn note_left(&self, tenant: &Tenant, verdict: &Verdict, source: Source) {
+        let nodes = match source {
+            Source::Store | Source::DenyCache => 1,
+            Source::Local => tenant.nodes.get().into(),
+            Source::Lease | Source::FailOpen | Source::FailClosed => return, // of which nothing is known
+        };
+        let Verdict { binding, decision } = verdict;
+        let mut state = lock(&self.divided.state);
+        if *binding == OWN {
+            // Of the shared limit it says no more than that.
+            if let Some((left, _)) = state.left.as_mut().filter(|_| decision.allowed()) {
+                *left = left.saturating_sub(tenant.takes);
+            }
+        } else {
+            let left = decision.remaining().saturating_mul(nodes).saturating_add(tenant.reserve);
+            state.left = Some((left, state.checked_at));
+        }
     }
 
     /// The weight that a caller has given, or that of all others.
@@ -194,23 +247,36 @@ impl SharesState {
         Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead_us))
     }
 
-    fn set_level(&mut self, level: Option<Level>, now: Timestamp) {
-        if self.level != level {
+    fn set_level(&mut self, level: Option<Level>, capacity: Capacity, now: Timestamp) {
+        if (self.level, self.capacity) != (level, Some(capacity)) {
             self.parts.clear();
         }
-        (self.level, self.level_at) = (level, now);
+        (self.level, self.capacity, self.level_at) = (level, Some(capacity), now);
+    }
+
+    /// What is left of the shared limit by now, as far as this node knows.
+    fn left(&self, shared: &Limit, now: Timestamp) -> Option<u64> {
+        let (left, at) = self.left?;
+        let since_us = micros(now.since(at));
+        let come_in = u128::from(shared.units()) * u128::from(since_us);
+        let come_in = come_in / u128::from(micros(shared.period())).max(1);
+        let come_in = u64::try_from(come_in).unwrap_or(u64::MAX);
+        Some(left.saturating_add(come_in).min(shared.ceiling()))
     }
 
     /// What a tenant of this weight may use at this level, and how much of that at once; `None` for the whole limit.
-    fn part(&mut self, level: Level, weight: u32, own: &Member) -> Option<ReducedLimit> {
+    fn part(&mut self, level: Level, weight: u32, shared: &Limit, own: &Member) -> Option<Part> {
         if let Some((_, part)) = self.parts.iter().find(|(known, _)| *known == weight) {
             return part.clone();
         }
-        let part = ReducedLimit::of(own, level.share(weight)).map(|part| {
+        let share = level.share(weight);
+        let part = ReducedLimit::of(own, share).map(|part| {
             let factor = own.cost.get();
             let few = PART_CHECKS_MIN.saturating_mul(factor).min(own.limit.ceiling());
             let burst = in_tick(part.limit()).max(few);
-            part.with_room(own, few).with_burst(burst)
+            let whole = self.capacity.map_or(share, |capacity| capacity.units);
+            let shown = Arc::new(shared.effective_part(share, whole, 1));
+            Part { limit: part.with_room(own, few).with_burst(burst), shown }
         });
         self.parts.push((weight, part.clone()));
         part
@@ -221,27 +287,32 @@ impl SharesState {
     fn parts(
         &mut self,
         level: Level,
-        tenant: Contender,
+        contender: Contender,
         [shared, own]: [&Member; 2],
         of_shared: Option<ReducedLimit>,
+        tenant: &mut Tenant,
     ) -> [Option<ReducedLimit>; 2] {
-        let Contender { weight, asked, room } = tenant;
+        let Contender { weight, asked, room } = contender;
         let share = level.share(weight);
         if (1..=share).contains(&asked) {
             return [of_shared, None];
         }
         let of_shared = of_shared.unwrap_or_else(|| ReducedLimit::whole(shared));
+        let Some(part) = self.part(level, weight, of_shared.limit(), own) else {
+            return [Some(of_shared), None];
+        };
         let ceiling = of_shared.limit().ceiling();
-        let most = in_tick(of_shared.limit()).min(ceiling / 2);
+        let most = reserve(of_shared.limit());
         let reserve = match asked {
             // A newcomer may be a quiet one, or one of a flood of made-up names.
             0 => most / 2,
             _ => part_of(most, (asked - share).min(share), share),
         };
         let of_shared = of_shared.with_burst((ceiling - reserve).max(room));
+        tenant.reserve = ceiling - of_shared.limit().ceiling();
+        tenant.shown = Some(part.shown);
         // Its part may be too small for a check at once. Then its own burst has to be full.
-        let of_own = self.part(level, weight, own).map(|part| part.with_room(own, room));
-        [Some(of_shared), of_own]
+        [Some(of_shared), Some(part.limit.with_room(own, room))]
     }
 
     /// The level of what this node has seen, where each of so many nodes sees the same.
@@ -251,9 +322,23 @@ impl SharesState {
     }
 }
 
+/// What tenants that ask for more than their share leave of a limit.
+fn reserve(limit: &Limit) -> u64 {
+    in_tick(limit).min(limit.ceiling() / 2)
+}
+
+/// Whether more than comes in within a second can be left of a limit with a pace.
+pub(super) fn saves_up(limit: &Limit) -> bool {
+    limit.as_gcra().is_some() && limit.ceiling() > in_time_of(limit, Tenants::WINDOW)
+}
+
 /// What a limit admits in a tick, rounded up.
 fn in_tick(limit: &Limit) -> u64 {
-    part_of(limit.units(), micros(Tenants::TICK), micros(limit.period()))
+    in_time_of(limit, Tenants::TICK)
+}
+
+fn in_time_of(limit: &Limit, time: Duration) -> u64 {
+    part_of(limit.units(), micros(time), micros(limit.period()))
 }
 
 /// So much of `units`, rounded up.
@@ -272,21 +357,36 @@ struct Contender {
     room: u64,
 }
 
-/// What the shared limit admits.
-#[derive(Clone, Copy, Debug)]
+/// What the shared limit admits in the coming second: what comes in, and what is left beyond a second of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Capacity {
+    /// As in `period`, if every second of it was like this one.
     units: u64,
     period: Duration,
+    /// How long a unit that is left lasts, at one a second: beside a pace, the period. A window loses by then what comes
+    /// in of that unit.
+    lasts: Duration,
+    /// What comes in of the shared limit within a second. So much is not counted as left: while tenants contend it comes and
+    /// goes, nodes learn late of it, and their parts would swing with it.
+    in_second: u64,
 }
 
 impl Capacity {
-    /// What of the limit of tenants is in force, where the shared limit is adaptive.
-    fn of(shared: &Member, own: &Member) -> Self {
-        let effective = shared.effective.as_ref();
-        let units = effective.and_then(|it| it.in_force(Some(GLOBAL.as_bytes())));
-        let in_force = units.map(|units| reduce(&own.limit, units, shared));
-        let units = in_force.map_or(own.limit.units(), |limit| limit.units());
-        Self { units, period: own.limit.period() }
+    /// What comes in, of the shared limit as it is in force.
+    fn of(divided: &Divided, shared: &Member, in_force: &Limit) -> Self {
+        let limit = &divided.limit;
+        let of_limit = limit.effective_part(in_force.units(), shared.limit.units(), 1);
+        let period = limit.period();
+        let has_pace = limit.as_gcra().is_some();
+        let lasts = if has_pace { period } else { period.saturating_sub(Tenants::WINDOW) };
+        let in_second = in_time_of(in_force, Tenants::WINDOW);
+        Self { units: of_limit.units(), period, lasts, in_second }
+    }
+
+    /// And so much that is left.
+    fn with_left(self, left: Option<u64>) -> Self {
+        let spare = left.unwrap_or_default().saturating_sub(self.in_second);
+        Self { units: self.units.saturating_add(in_time(spare.into(), self.lasts)), ..self }
     }
 
     /// What one of so many nodes may admit in a second.
@@ -299,14 +399,18 @@ impl Capacity {
     /// What was asked for in a second, in units of the limit's period.
     fn demand(self, demand: Demand, nodes: NonZeroU32) -> Demand {
         let asked = u128::from(demand.units) * u128::from(nodes.get());
-        let units = asked * u128::from(micros(self.period));
-        let units = units.div_ceil(micros(Tenants::WINDOW).into()).min(self.units.into());
-        Demand { units: u64::try_from(units).unwrap_or(self.units), ..demand }
+        Demand { units: in_time(asked, self.period).min(self.units), ..demand }
     }
 }
 
+/// What so much in each second comes to, rounded up.
+fn in_time(in_second: u128, time: Duration) -> u64 {
+    let units = in_second.saturating_mul(micros(time).into());
+    u64::try_from(units.div_ceil(micros(Tenants::WINDOW).into())).unwrap_or(u64::MAX)
+}
+
 impl<C: Clock + 'static> Engine<C> {
-    /// Counts what a tenant asks for, and finds what it may use, and whether it has no entry of its own.
+    /// Counts what a tenant asks for, and finds what it may use.
     pub(super) fn tenant_limits(
         &self,
         policy: &Compiled,
@@ -314,37 +418,44 @@ impl<C: Clock + 'static> Engine<C> {
         key: Key<'_>,
         cost: u64,
         op: Op,
-    ) -> (InForce, bool) {
-        let [(_, shared), (_, own)] = policy.members() else { return (InForce::Whole, false) };
+    ) -> (InForce, Option<Box<Tenant>>) {
+        let [(_, shared), (_, own)] = policy.members() else { return (InForce::Whole, None) };
         let Ok(tenant) = key.find(policy, own.key.as_deref()) else {
-            return (InForce::Whole, false);
+            return (InForce::Whole, None);
         };
         let now = self.state.clock.now();
+        let nodes = self.nodes();
         let hasher = self.state.stores.plain.store.extensions().key_hasher;
         let divided = &shares.divided;
         let (tenant, weight) = (divided.fingerprint(tenant, hasher), shares.weight(key));
-        let capacity = Capacity::of(shared, own);
+        let of_shared = InForce::part_of(shared, key);
+        let in_force = of_shared.as_ref().map_or(&shared.limit, |part| &**part.limit());
         let mut state = lock(&divided.state);
+        state.checked_at = now;
         let tick_time = state.tick_time(now);
         let is_over = state.tenants.end_tick(tick_time);
-        let asked = if is_over { self.end_tick(divided, &mut state, capacity, now) } else { None };
+        let asked = if is_over {
+            let left = state.left(in_force, now);
+            self.end_tick(divided, &mut state, Capacity::of(divided, shared, in_force), left, now)
+        } else {
+            None
+        };
         // More than the burst is never admitted, and so no demand.
         let units = cost.saturating_mul(shared.cost.get());
         let units = if units <= shared.limit.ceiling() { units } else { 0 };
-        let demand = if op == Op::Take { units } else { 0 };
-        let in_rest = !state.tenants.note(tenant, weight, demand, tick_time);
-        let (tenant, weight) =
+        let takes = if op == Op::Take { units } else { 0 };
+        let in_rest = !state.tenants.note(tenant, weight, takes, tick_time);
+        let (fingerprint, weight) =
             if in_rest { (Tenants::REST, divided.rest_weight) } else { (tenant, weight) };
-        let of_shared = InForce::part_of(shared, key);
-        let parts = match state.level {
-            None => [of_shared, None],
-            Some(level) => {
-                let nodes = self.nodes();
-                let asked = state.tenants.asked(tenant, capacity.in_window(nodes));
+        let mut tenant = Tenant { in_rest, shown: None, reserve: 0, takes, nodes };
+        let parts = match (state.level, state.capacity) {
+            (Some(level), Some(capacity)) => {
+                let asked = state.tenants.asked(fingerprint, capacity.in_window(nodes));
                 let asked = capacity.demand(Demand { units: asked, weight }, nodes).units;
-                let tenant = Contender { weight, asked, room: units };
-                state.parts(level, tenant, [shared, own], of_shared)
+                let contender = Contender { weight, asked, room: units };
+                state.parts(level, contender, [shared, own], of_shared, &mut tenant)
             }
+            _ => [of_shared, None],
         };
         drop(state);
         if let Some(asked) = asked {
@@ -355,7 +466,7 @@ impl<C: Clock + 'static> Engine<C> {
         } else {
             InForce::Some(Box::new(parts))
         };
-        (in_force, in_rest)
+        (in_force, Some(Box::new(tenant)))
     }
 
     /// The override of a key, or of the limit that it shares with others: a block comes first.
@@ -381,29 +492,28 @@ impl<C: Clock + 'static> Engine<C> {
         &self,
         divided: &Divided,
         state: &mut SharesState,
-        capacity: Capacity,
+        come_in: Capacity,
+        left: Option<u64>,
         now: Timestamp,
     ) -> Option<exchange::Asked> {
         let nodes = self.nodes();
+        let capacity = come_in.with_left(left);
         let own_level = state.own_level(capacity, nodes);
         if nodes == NonZeroU32::MIN {
-            state.set_level(own_level, now);
+            state.set_level(own_level, capacity, now);
             return None;
         }
         if now.since(state.level_at) > LEVEL_LIFE {
-            state.set_level(own_level, now);
+            state.set_level(own_level, capacity, now);
         }
         // An answer may never come: its task ends with its runtime.
         if state.asked_at.is_some_and(|at| now.since(at) <= LEVEL_LIFE) {
             return None;
         }
         state.asked_at = Some(now);
-        let reading = exchange::write(
-            state.tenants.demands(capacity.in_window(nodes)),
-            nodes,
-            divided.rest_weight,
-        );
-        Some(exchange::Asked { reading, capacity, own_level, now })
+        let demands = state.tenants.demands(capacity.in_window(nodes));
+        let reading = exchange::write(demands, nodes, divided.rest_weight, left);
+        Some(exchange::Asked { reading, come_in, own: (own_level, capacity), now })
     }
 }
 

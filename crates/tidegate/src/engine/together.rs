@@ -194,7 +194,7 @@ impl<C: Clock + 'static> Engine<C> {
             let mut indexes = Vec::with_capacity(limits.members.len());
             let part = step.parts.len();
             for (index, (scope, member)) in limits.members.iter().enumerate() {
-                let key = if limits.in_rest && index == shares::OWN {
+                let key = if limits.in_rest() && index == shares::OWN {
                     shares::REST_KEY
                 } else {
                     question.key.find(limits.policy, member.key.as_deref())?
@@ -263,14 +263,16 @@ impl<C: Clock + 'static> Engine<C> {
             }
         };
         let own = policy.own_limits(key, own, &self.state.clock);
-        let (in_force, in_rest) = match &policy.share {
-            None => (InForce::find(*adaptive, members, key, &own), false),
+        let (in_force, tenant) = match &policy.share {
+            None => (InForce::find(*adaptive, members, key, &own), None),
             Some(shares) => {
                 let op = if charge == Charge::Never { Op::Peek } else { Op::Take };
                 self.tenant_limits(policy, shares, key, cost, op)
             }
         };
-        Ok(Ok(Limits { policy, mode: *mode, members, own, in_force, in_rest, in_shadow }))
+        let limits =
+            Limits { policy, mode: *mode, members, own, in_force, tenant: None, in_shadow };
+        Ok(Ok(limits.of_tenant(tenant)))
     }
 
     #[cfg_attr(not(feature = "leases"), allow(clippy::unused_self, reason = "nothing is leased"))]

@@ -60,6 +60,8 @@ pub(crate) enum CompiledKind {
         adaptive: bool,
         /// The highest cost that each of them can be multiplied by; `None` where none is multiplied.
         cost_max: Option<u64>,
+        /// What a reset clears, where that is not all: limits of a key beside those of everybody. Empty otherwise.
+        own: Vec<(Scope, Member)>,
     },
     Shaper(Scope, LeakyBucket),
 }
@@ -103,8 +105,9 @@ impl Policy {
                 };
                 let adaptive = members.iter().any(|member| member.effective.is_some());
                 let cost_max = cost_max(&members);
-                let members = members.into_iter().map(scoped).collect();
-                CompiledKind::Limits { mode, members, adaptive, cost_max }
+                let members: Vec<_> = members.into_iter().map(scoped).collect();
+                let own = own_members(&members);
+                CompiledKind::Limits { mode, members, adaptive, cost_max, own }
             }
             Kind::Share(of) => {
                 if self.overrides.values().any(is_limit) || !self.by_limit.is_empty() {
@@ -123,7 +126,10 @@ impl Policy {
                 options.on_store_error = options.on_store_error.or(of_shared);
                 let cost_max = cost_max(members.iter().map(|(_, member)| member));
                 share = Some(Shares::new(of, &members[0].1.limit));
-                CompiledKind::Limits { mode: Mode::All, members, adaptive: false, cost_max }
+                let mut own = own_members(&members);
+                // Nothing is left of its part: what is told is the whole.
+                own.iter_mut().for_each(|(_, own)| own.limit = members[0].1.limit.clone());
+                CompiledKind::Limits { mode: Mode::All, members, adaptive: false, cost_max, own }
             }
         };
         if options.lease && share.is_some() {
@@ -163,6 +169,13 @@ impl Policy {
         compiled.find_whether_plain();
         Ok(compiled)
     }
+}
+
+/// The limits of a key, where there are limits of everybody beside them.
+fn own_members(members: &[(Scope, Member)]) -> Vec<(Scope, Member)> {
+    let is_own = |(_, member): &&(Scope, Member)| member.key.as_deref() != Some(GLOBAL);
+    let own: Vec<_> = members.iter().filter(is_own).cloned().collect();
+    if own.len() < members.len() { own } else { Vec::new() }
 }
 
 /// The highest cost whose products with the limits' own costs are exact; `None` if all of these are 1.
@@ -354,6 +367,14 @@ impl Compiled {
                 OnStoreError::DENY
             }
             (_, on_store_error) => on_store_error,
+        }
+    }
+
+    /// What a reset clears, where that is not all.
+    pub(crate) fn own_members(&self) -> Option<&[(Scope, Member)]> {
+        match &self.kind {
+            CompiledKind::Limits { own, .. } if !own.is_empty() => Some(own),
+            _ => None,
         }
     }
 

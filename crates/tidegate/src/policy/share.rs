@@ -71,6 +71,16 @@ impl Share {
         self
     }
 
+    /// The policy whose limit is shared.
+    pub fn shared(&self) -> &str {
+        &self.of
+    }
+
+    /// The identifier that tells tenants apart.
+    pub fn by(&self) -> &str {
+        &self.by
+    }
+
     /// The identifier that a weight is chosen by, if one is.
     ///
     /// ```
@@ -95,8 +105,8 @@ impl Share {
         self.weight(None)
     }
 
-    /// The shared limit, and that of each tenant: as much, in finer units, of which it gets a part while tenants contend. A tenant is the same
-    /// in all policies that share the limit.
+    /// The shared limit, and that of each tenant: as much, in finer units, of which it gets a part while tenants contend. A
+    /// tenant is the same in all policies that share the limit.
     pub(super) fn members(
         &self,
         shared: Option<&Compiled>,

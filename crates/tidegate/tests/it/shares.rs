@@ -163,6 +163,62 @@ fn without_contention_nobody_notices() {
     assert_eq!(status, Some(ShareStatus { active: 11, level: None }));
 }
 
+/// What was saved up is there for everybody, however slowly it comes in.
+#[test]
+fn bursts_that_fit_into_the_limit_are_admitted() {
+    for (limit, requests, within_ms, every_ms, times) in [
+        ("1000/h", 30, 3_000, 3_000, 1),
+        ("1000/h", 10, 2_000, 8_000, 1),
+        ("1000/h", 400, 100, 8_000, 1),
+        ("600/min", 20, 1_500, 6_000, 10),
+        ("token-bucket 600/min", 20, 1_500, 6_000, 10),
+        ("sliding-window 600/min", 20, 1_500, 6_000, 10),
+        ("fixed-window 1000/h", 30, 3_000, 3_000, 10),
+        ("100/s burst 300", 80, 800, 2_000, 10),
+        ("100/s burst 300", 45, 10, 1_000, 10),
+    ] {
+        for nodes in [1, 3] {
+            let clock = ManualClock::default();
+            let engines = fleet(nodes, limit, &clock);
+            for round in 0..times {
+                for request in 0..requests {
+                    clock.advance(Duration::from_millis(within_ms) / requests);
+                    for tenant in 0..2 {
+                        let node = usize::try_from((request + tenant) % nodes).unwrap();
+                        let name = format!("tenant {tenant}");
+                        let allowed = ask(&engines[node], &name, "");
+                        assert!(allowed, "{limit}, {nodes} nodes: {request} of {round}");
+                    }
+                }
+                clock.advance(Duration::from_millis(every_ms - within_ms));
+            }
+        }
+    }
+}
+
+/// A tenant that spends the whole burst leaves those beside it their part of what comes in.
+#[test]
+fn a_burst_that_one_tenant_spends_leaves_the_others_their_parts() {
+    for nodes in [1, 2] {
+        for (limit, expected) in [("600/min", 4), ("60/min burst 600", 0)] {
+            let clock = ManualClock::default();
+            let rate = if expected == 0 { 2 } else { expected };
+            let tenants = [tenant("hog", 200), tenant("quiet", rate)];
+            let admitted = run(&fleet(nodes, limit, &clock), &clock, &tenants, 30);
+            let used: u64 = admitted.iter().flatten().sum();
+            let quiet: u64 = admitted.iter().map(|second| second[1]).sum();
+            let all = format!("{limit}, {nodes} nodes: {admitted:?}");
+            if expected > 0 {
+                check(&admitted, 8, &[10 - expected, expected]);
+                assert!(admitted.iter().all(|second| second[1] + 1 >= expected), "{all}");
+                assert!((885..=900).contains(&used), "{all}");
+            } else {
+                assert!(quiet >= 12 && used >= 610, "{all}");
+            }
+        }
+    }
+}
+
 #[test]
 fn one_tenant_alone_may_use_all() {
     let clock = ManualClock::default();
@@ -208,14 +264,14 @@ fn tenants_beyond_a_thousand_share_one_part() {
     let mut admitted = 0;
     for tick in 0..40_u64 {
         clock.advance(Duration::from_millis(100));
-        for name in 0..1_500 {
+        for name in (0..1_500).chain(0..1_500) {
             admitted += u64::from(ask(engine, &format!("tenant {name}"), ""));
         }
         assert!(admitted <= 1_000 + (tick + 1) * 1_000);
     }
     let status = engine.policy_ref("api").unwrap().share_status().unwrap();
     assert_eq!(status.active, 1_000);
-    // 15,000 are asked for, of which 5,000 by the rest: a thousandth each, and as much for all of them together.
+    // 30,000 are asked for, of which 10,000 by the rest: a thousandth each, and as much for all of them together.
     assert!(status.level.is_some_and(|level| (0.0009..0.0012).contains(&level)), "{status:?}");
 }
 
@@ -369,6 +425,53 @@ fn a_check_without_a_tenant_says_so() {
     assert!(error.to_string().contains("tenant"), "{error}");
     assert!(check(Key::One(b"acme")).is_ok());
     assert!(check(Key::Named(&[("tenant", b"acme")])).is_ok());
+}
+
+/// What others have spent is theirs, and the limit of everybody stays exact.
+#[test]
+fn a_reset_of_a_key_leaves_the_limits_of_everybody_alone() {
+    let clock = ManualClock::default();
+    let both = Policy::all().limit_by("all", "global", "9/h").limit_by("one", "tenant", "3/h");
+    let engine = Engine::builder().clock(clock.clone()).policy("total", total("10/h"));
+    let engine = engine.policy("api", api()).policy("both", both).build().unwrap();
+    let ask = |policy, op| {
+        let keys: [(&str, &[u8]); 1] = [("tenant", b"acme")];
+        let check = Check { policy, key: Key::Named(&keys), cost: 1 };
+        engine.ask(&check, op).now().unwrap()
+    };
+    for policy in ["api", "both"] {
+        for _ in 0..3 {
+            assert!(ask(policy, Op::Take).decision.allowed());
+        }
+    }
+    let reset = ask("both", Op::Reset);
+    assert_eq!((reset.binding, reset.decision.remaining()), ("one", 3));
+    for left in [2, 1, 0] {
+        assert_eq!(ask("both", Op::Take).decision.remaining(), left);
+    }
+    assert!(!ask("both", Op::Take).decision.allowed());
+    ask("both", Op::Reset);
+    assert_eq!(ask("both", Op::Take).decision.remaining(), 2);
+    assert!(ask("both", Op::Take).decision.allowed() && ask("both", Op::Take).decision.allowed());
+    ask("both", Op::Reset);
+    let refused = ask("both", Op::Take); // 9 of all tenants together are spent
+    assert_eq!((refused.decision.allowed(), refused.binding), (false, "all"));
+    ask("api", Op::Reset);
+    assert_eq!(engine.check("total", "").now().unwrap().decision.remaining(), 6);
+    ask("total", Op::Reset); // has no other limit
+    assert_eq!(engine.check("total", "").now().unwrap().decision.remaining(), 9);
+}
+
+/// In the period of the limit that is shared, not in the units that parts are counted in.
+#[test]
+fn a_tenant_is_told_its_part_of_the_shared_limit() {
+    let clock = ManualClock::default();
+    let engines = fleet(1, "100/min burst 20", &clock);
+    run(&engines, &clock, &[tenant("a", 50), tenant("b", 50)], 4);
+    let refused = engines[0].check("api", "a").now().unwrap();
+    assert!(!refused.decision.allowed());
+    let limit = refused.limit.unwrap();
+    assert_eq!((limit.units(), limit.period()), (50, Duration::from_mins(1)));
 }
 
 /// Nobody can choose `global`, so it need not be allowed.

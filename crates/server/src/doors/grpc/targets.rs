@@ -240,6 +240,8 @@ fn by_policy<'a>(
     let named: SmallVec<[(&'a str, &'a [u8]); 4]> =
         others.iter().map(|entry| (entry.key, entry.value.as_bytes())).collect();
     let target_key = match &named[..] {
+        // Those without a tenant are not one: they are told what is missing.
+        [] if policy.is_some_and(|policy| policy.share().is_some()) => TargetKey::Named(named),
         [] => TargetKey::One(CounterKey::from_values(&[])),
         [(_, value)] if !CounterKey::needs_length(value) => TargetKey::Named(named),
         several if policy.is_some_and(|policy| counts_one(&policy)) => {

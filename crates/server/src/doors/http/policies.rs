@@ -20,12 +20,15 @@ struct PolicyJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     enforce: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    share: Option<ShareJson>,
+    share: Option<ShareJson<'a>>,
 }
 
 /// How the tenants of a share divide the limit just now.
 #[derive(Serialize)]
-struct ShareJson {
+struct ShareJson<'a> {
+    /// The policy whose limit is shared, and what tells its tenants apart.
+    of: &'a str,
+    by: &'a str,
     /// Those that asked this instance within the last second.
     active: usize,
     contended: bool,
@@ -99,7 +102,10 @@ pub(super) fn to_json(in_force: &InForce) -> String {
 fn policy_json<'a>(policy: PolicyView<'a>, targets: &Targets) -> PolicyJson<'a> {
     let enforce = policy.enforce().filter(|_| !policy.is_shadow());
     let enforce = enforce.map(|part| part.to_string());
-    let share = policy.share_status().map(|ShareStatus { active, level }| ShareJson {
+    let share = policy.share().zip(policy.share_status());
+    let share = share.map(|(share, ShareStatus { active, level })| ShareJson {
+        of: share.shared(),
+        by: share.by(),
         active,
         contended: level.is_some(),
         level: level.unwrap_or(1.0),
@@ -111,7 +117,12 @@ fn limits_json<'a>(policy: PolicyView<'a>, targets: &Targets) -> LimitsJson<'a> 
     if let Some(shaper) = policy.shaper() {
         return LimitsJson::One(shaper_json(shaper));
     }
-    let member = |member| member_json(policy.name(), member, targets);
+    // A tenant has at most all of the shared limit. How its part is counted is nobody's business.
+    let shared = policy.share().and_then(|_| policy.members().next());
+    let member = |member: &'a Member| {
+        let limit = shared.map_or(&member.limit, |shared| &shared.limit);
+        member_json(policy.name(), member, limit, targets)
+    };
     let mut members: Vec<_> = policy.members().map(member).collect();
     if let [LimitJson { name: None, .. }] = *members {
         return LimitsJson::One(members.remove(0));
@@ -123,8 +134,12 @@ fn limits_json<'a>(policy: PolicyView<'a>, targets: &Targets) -> LimitsJson<'a> 
     LimitsJson::Many { mode, members }
 }
 
-fn member_json<'a>(policy: &str, member: &'a Member, targets: &Targets) -> LimitJson<'a> {
-    let limit = &member.limit;
+fn member_json<'a>(
+    policy: &str,
+    member: &'a Member,
+    limit: &'a Limit,
+    targets: &Targets,
+) -> LimitJson<'a> {
     let extra = match limit {
         Limit::Gcra(gcra) => Some(Extra::Burst(gcra.burst())),
         Limit::TokenBucket(gcra) => Some(Extra::Capacity(gcra.burst())),

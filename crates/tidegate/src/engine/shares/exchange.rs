@@ -26,29 +26,35 @@ const REPORTED_MIN: usize = 16;
 const WHOLE: &str = "whole";
 /// The text of no demands: a reading is never empty.
 const NOTHING: &str = "-";
+/// Begins what is left of the shared limit. No fingerprint, so that who does not know it skips it.
+const LEFT: &str = "left.";
 
 /// What a node asks the others about.
 pub(super) struct Asked {
     pub(super) reading: String,
-    pub(super) capacity: Capacity,
-    /// What holds if they cannot be asked.
-    pub(super) own_level: Option<Level>,
+    /// What comes in of the shared limit.
+    pub(super) come_in: Capacity,
+    /// What holds if they cannot be asked, and what it divides.
+    pub(super) own: Agreed,
     pub(super) now: Timestamp,
 }
+
+/// A level, and what it divides.
+type Agreed = (Option<Level>, Capacity);
 
 /// Asks the others. A store that answers at once has been asked when this returns; otherwise a task of the runtime waits,
 /// and without one this node goes by what it sees itself.
 pub(super) fn start(divided: &Arc<Divided>, store: Arc<dyn Store>, asked: Asked) {
-    let (own_level, now) = (asked.own_level, asked.now);
+    let (own, now) = (asked.own, asked.now);
     let waiting = divided.clone();
     let mut exchange: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-        let level = waiting.exchange(&*store, &asked).await;
-        waiting.adopt(level.unwrap_or(asked.own_level), asked.now);
+        let agreed = waiting.exchange(&*store, &asked).await;
+        waiting.adopt(agreed.unwrap_or(asked.own), asked.now);
     });
     if exchange.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
         && !spawn(exchange)
     {
-        divided.adopt(own_level, now);
+        divided.adopt(own, now);
     }
 }
 
@@ -64,26 +70,26 @@ fn spawn(_: Pin<Box<dyn Future<Output = ()> + Send>>) -> bool {
 }
 
 impl Divided {
-    async fn exchange(
-        &self,
-        store: &dyn Store,
-        asked: &Asked,
-    ) -> Result<Option<Level>, StoreError> {
+    async fn exchange(&self, store: &dyn Store, asked: &Asked) -> Result<Agreed, StoreError> {
+        let (own_level, own_capacity) = asked.own;
         let reply = self.report(store, asked).await?;
         self.keep_time(reply.now, asked.now);
         let (readings, kept) = match (reply.readings, reply.kept) {
             (Some(readings), kept) if !readings.is_empty() => (readings, kept),
-            (None, Some(kept)) => return Ok(read_level(&kept.text).unwrap_or(asked.own_level)),
-            _ => return Ok(asked.own_level),
+            (None, Some(kept)) => {
+                return Ok((read_level(&kept.text).unwrap_or(own_level), own_capacity));
+            }
+            _ => return Ok(asked.own),
         };
+        let capacity = asked.come_in.with_left(least_left(&readings));
         let demands = merge(&readings).into_values();
-        let demands = demands.map(|demand| asked.capacity.demand(demand, NonZeroU32::MIN));
-        let level = Level::find(demands, asked.capacity.units);
+        let demands = demands.map(|demand| capacity.demand(demand, NonZeroU32::MIN));
+        let level = Level::find(demands, capacity.units);
         let (text, before) = (write_level(level), kept.map(|kept| kept.tick));
         let update = StateUpdate { scope: &self.scope, tick: reply.tick, before, text: &text };
         // If another node was first, it has made the same of the same readings.
         store.extensions().keep_state(&update, asked.now).await?;
-        Ok(level)
+        Ok((level, capacity))
     }
 
     fn report(&self, store: &dyn Store, asked: &Asked) -> StoreResult<TickReadings> {
@@ -92,10 +98,10 @@ impl Divided {
         store.extensions().report_reading(&report, asked.now)
     }
 
-    fn adopt(&self, level: Option<Level>, now: Timestamp) {
+    fn adopt(&self, (level, capacity): Agreed, now: Timestamp) {
         let mut state = lock(&self.state);
         state.asked_at = None;
-        state.set_level(level, now);
+        state.set_level(level, capacity, now);
     }
 
     /// Ends ticks so that this node reports in the middle of a tick of the store: near an edge, two reports could fall into
@@ -108,11 +114,12 @@ impl Divided {
     }
 }
 
-/// Demands as text, the busiest first: `fingerprint.units.weight`, all hexadecimal.
+/// Demands as text, the busiest first: `fingerprint.units.weight`, all hexadecimal. And what is left of the shared limit.
 pub(super) fn write(
     demands: impl Iterator<Item = (u64, Demand)>,
     nodes: NonZeroU32,
     rest_weight: u32,
+    left: Option<u64>,
 ) -> String {
     let mut demands: Vec<_> = demands.filter(|(_, demand)| demand.units > 0).collect();
     demands.sort_unstable_by_key(|(tenant, demand)| (std::cmp::Reverse(demand.units), *tenant));
@@ -125,8 +132,19 @@ pub(super) fn write(
     let one = |(tenant, Demand { units, weight }): &(u64, Demand)| {
         format!("{tenant:x}.{units:x}.{weight:x}")
     };
-    let text = demands.iter().map(one).collect::<Vec<_>>().join(",");
+    let left = left.map(|units| format!("{LEFT}{units:x}"));
+    let text = left.into_iter().chain(demands.iter().map(one)).collect::<Vec<_>>().join(",");
     if text.is_empty() { NOTHING.to_owned() } else { text }
+}
+
+/// What is left of the shared limit: of several nodes, the one that knows of the least knows best. Earlier versions do not
+/// say.
+fn least_left(readings: &[(u64, String)]) -> Option<u64> {
+    let left = readings
+        .iter()
+        .flat_map(|(_, text)| text.split(','))
+        .filter_map(|text| text.strip_prefix(LEFT));
+    left.filter_map(|units| u64::from_str_radix(units, 16).ok()).min()
 }
 
 /// The demands of all nodes, by tenant. What cannot be read is left out.
@@ -172,14 +190,19 @@ mod tests {
     }
 
     fn write_for(nodes: u32, demands: &[(u64, Demand)]) -> String {
-        write(demands.iter().copied(), NonZeroU32::new(nodes).unwrap(), 1)
+        write(demands.iter().copied(), NonZeroU32::new(nodes).unwrap(), 1, Some(u64::MAX))
     }
 
     #[test]
     fn demands_of_nodes_add_up() {
         let first = write_for(2, &[(0xabc, demand(16, 4)), (7, demand(3, 1)), (9, demand(0, 1))]);
-        assert_eq!(first, "abc.10.4,7.3.1");
-        let readings = [(1, first), (2, "7.5.2,nonsense,7.1".to_owned()), (3, write_for(2, &[]))];
+        assert_eq!(first, "left.ffffffffffffffff,abc.10.4,7.3.1");
+        let readings = [
+            (1, first),
+            (2, "7.5.2,nonsense,7.1,left.x,left.1f".to_owned()),
+            (3, write_for(2, &[])),
+        ];
+        assert_eq!((least_left(&readings), least_left(&[])), (Some(31), None));
         let expected = HashMap::from([(0xabc, demand(16, 4)), (7, demand(8, 2))]);
         assert_eq!(merge(&readings), expected);
     }
