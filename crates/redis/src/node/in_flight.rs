@@ -26,6 +26,8 @@ pub(crate) struct InFlight {
     calls: VecDeque<Call>,
     /// How many batches there are.
     pub(crate) count: usize,
+    /// How many requests were sent in them.
+    pub(crate) requests: usize,
 }
 
 pub(crate) struct Call {
@@ -41,7 +43,7 @@ pub(crate) struct Call {
 
 impl InFlight {
     pub(crate) fn new(shared: Arc<NodeContext>) -> Self {
-        Self { shared, calls: VecDeque::new(), count: 0 }
+        Self { shared, calls: VecDeque::new(), count: 0, requests: 0 }
     }
 
     /// All of these are sent in one write, when the connection is next driven. Returns the number of calls.
@@ -53,6 +55,7 @@ impl InFlight {
     ) -> usize {
         let calls = group_by_call(requests);
         let (count, written_before) = (calls.len(), connection.meter.written());
+        self.requests += calls.iter().map(Vec::len).sum::<usize>();
         let charges = calls.iter().flatten().any(|pending| pending.request.charges);
         let replicas = self.shared.replicas.filter(|_| charges);
         let mut push = |requests, reply, confirms| {
@@ -94,6 +97,9 @@ impl InFlight {
         let Poll::Ready(reply) = first.reply.as_mut().poll(task) else { return Poll::Pending };
         let Some(call) = self.calls.pop_front() else { return Poll::Pending };
         self.count -= usize::from(call.ends_batch);
+        if !call.confirms {
+            self.requests -= call.requests.len();
+        }
         Poll::Ready((call, reply))
     }
 

@@ -29,6 +29,12 @@ const BATCHES_IN_FLIGHT_MAX: usize = 2;
 /// their requests are in flight.
 const SECOND_BATCH_MIN: usize = 32;
 
+/// The fewest requests that are worth two calls: each costs Redis 20 µs beside its checks.
+const SPLIT_MIN: usize = 32;
+
+/// How often a node yields to those who were just answered, until as many wait again.
+const YIELDS_MAX: usize = 3;
+
 /// How long replies are awaited on a connection that was given up.
 const LATE_REPLY_MAX: Duration = Duration::from_mins(1);
 
@@ -85,8 +91,15 @@ impl Node {
             match next {
                 Next::Continue if askers > 1 && self.queue.len() < SECOND_BATCH_MIN => {
                     // Who was just answered may ask again: together, instead of one at once and the others behind it.
-                    // With 50 askers a call then holds 24 requests instead of 20.
-                    yield_now().await;
+                    // tokio may return from one yield before all have run. With 50 askers a call then holds 25 requests
+                    // instead of 18, and they are decided in 0.7 of the time.
+                    let wanted = (self.queue.len() + askers).min(SECOND_BATCH_MIN);
+                    for _ in 0..YIELDS_MAX {
+                        yield_now().await;
+                        if self.queue.len() >= wanted {
+                            break;
+                        }
+                    }
                 }
                 Next::Continue => {}
                 Next::Drain => leaving = true,
@@ -114,7 +127,7 @@ impl Node {
             if waiting == 0 || !(in_flight.count == 0 || has_reply || waiting >= SECOND_BATCH_MIN) {
                 return;
             }
-            let mut requests = self.queue.take(BATCH_MAX, BATCH_WORK_MAX);
+            let mut requests = self.queue.take(self.batch_max(waiting, in_flight), BATCH_WORK_MAX);
             let now = Instant::now();
             for pending in &mut requests {
                 pending.leaves(now);
@@ -148,6 +161,17 @@ impl Node {
             count if count < self.batches_max() => SECOND_BATCH_MIN,
             _ => usize::MAX,
         }
+    }
+
+    /// The most requests of the next batch: half of what waits and is in flight, so that Redis works on one half while the other
+    /// is answered. A larger batch would stay larger, because its callers ask again together, and one side would idle
+    /// meanwhile: of 50 callers 45 went together, and 5 between them.
+    fn batch_max(&self, waiting: usize, in_flight: &InFlight) -> usize {
+        let all = waiting + in_flight.requests;
+        if self.batches_max() == 1 || all < SPLIT_MIN {
+            return BATCH_MAX;
+        }
+        all.div_ceil(2).min(BATCH_MAX)
     }
 
     /// One if replicas confirm: a batch behind a `WAIT` would be blocked, and is certainly not run if it is not sent.
