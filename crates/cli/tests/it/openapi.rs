@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::Server;
+use crate::support::{Folder, Server};
 
 /// The real answer has all fields of the example, with the same types.
 pub(crate) fn same_shape(example: &Value, real: &Value, path: &str) {
@@ -46,7 +46,13 @@ fn is_endless(operation: &Value) -> bool {
 
 #[test]
 fn every_example_works() {
-    let server = Server::start();
+    // The demo, and a limit that follows the target of the examples.
+    let folder = Folder::new();
+    let demo = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../config/src/demo.yaml"));
+    let policies =
+        "policies:\n  follower: { limit: 100/s, adaptive: { source: { observe: db } } }\n";
+    let file = folder.write("c.yaml", &demo.replace("policies:\n", policies));
+    let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
     let document = server.get("/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");
     let mut count = 0;

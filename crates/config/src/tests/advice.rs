@@ -150,7 +150,7 @@ fn limits_whose_burst_is_the_whole_limit_are_noted_with_their_numbers() {
 fn bounds_on_requests_at_the_upstreams_say_what_to_write() {
     let file = |in_flight: &str, store: &str| {
         format!(
-            "store: {store}\nlisten: {{ proxy: 127.0.0.1:80 }}\nproxy: {{ upstream: \"http://127.0.0.1:1\", \
+            "store: {store}\nlisten: {{ proxy: 127.0.0.1:80 }}\nproxy: {{ upstream: \"http://app.internal:1\", \
              in_flight: {in_flight} }}\n"
         )
     };

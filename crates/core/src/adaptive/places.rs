@@ -144,8 +144,9 @@ impl<L> Places<L> {
     /// assert!(!places.unanswered(0) && !places.unanswered(499_999));
     /// assert!(matches!(places.enter(500_000, |()| true), Entry::Full));
     /// assert!(places.unanswered(500_000)); // half a second without any answer
+    /// assert!(places.is_unanswered() && places.is_by_share(500_000));
     /// places.answered();
-    /// assert!(!places.unanswered(600_000));
+    /// assert!(!places.is_unanswered() && !places.unanswered(600_000));
     /// ```
     pub fn unanswered(&mut self, now_us: u64) -> bool {
         self.unanswered_since_us.get_or_insert(now_us);

@@ -32,11 +32,12 @@ pub fn client_config(
     let config = match own {
         None => config.with_no_client_auth(),
         Some((cert, key)) => {
+            let certificates = certificates("cert", cert)?;
             let key = open_file(key).map_err(|error| failed("key", &error))?;
             let key = PrivateKeyDer::from_pem_reader(BufReader::new(key));
-            let key = key.map_err(|error| failed("key", &error));
+            let key = key.map_err(|error| failed("key", &error))?;
             config
-                .with_client_auth_cert(certificates("cert", cert)?, key?)
+                .with_client_auth_cert(certificates, key)
                 .map_err(|error| failed("cert and key", &error))?
         }
     };
