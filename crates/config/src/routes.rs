@@ -223,10 +223,10 @@ fn policies(
         if let Some(why) = forward_auth_problem(policy, file.proxy.is_some()) {
             at.report(why);
         }
-        if let text::Policy::Map(options) = policy {
-            if let Some(why) = share::route_problem(options, text.key.as_ref()) {
-                at.report(why);
-            }
+        if let text::Policy::Map(options) = policy
+            && let Some(why) = share::route_problem(options, text.key.as_ref())
+        {
+            at.report(why);
         }
     }
     let own = text.key.as_ref().map(|key| cursor.field("key").accept(key_parts(key)));

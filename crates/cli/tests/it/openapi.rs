@@ -51,7 +51,7 @@ fn every_example_works() {
     let demo = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../config/src/demo.yaml"));
     let policies =
         "policies:\n  follower: { limit: 100/s, adaptive: { source: { observe: db } } }\n";
-    let file = folder.write("c.yaml", &demo.replace("policies:\n", policies));
+    let file = folder.write("c.yaml", demo.replace("policies:\n", policies));
     let server = Server::start_with(&["serve", "-c", &file, "--listen", "127.0.0.1:0"]);
     let document = server.get("/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");

@@ -128,7 +128,9 @@ impl Policy {
                 share = Some(Shares::new(of, &members[0].1.limit));
                 let mut own = own_members(&members);
                 // Nothing is left of its part: what is told is the whole.
-                own.iter_mut().for_each(|(_, own)| own.limit = members[0].1.limit.clone());
+                for (_, own) in &mut own {
+                    own.limit = members[0].1.limit.clone();
+                }
                 CompiledKind::Limits { mode: Mode::All, members, adaptive: false, cost_max, own }
             }
         };
