@@ -336,8 +336,9 @@ policies:
         assert_eq!(server.post("/v1/check", &body).status, 200);
         let stored = contents(&redis);
         assert_eq!(readable(&stored).is_empty(), !options.is_empty(), "{stored}");
-        // A reading is `tick fingerprint.units.weight`, all but the tick hexadecimal.
-        let readings = stored.split_whitespace().map(|word| word.split('.').collect::<Vec<_>>());
+        // A reading is `tick left.units,fingerprint.units.weight`, all but the tick hexadecimal.
+        let words = stored.split([' ', '\n', ',', '"']);
+        let readings = words.map(|word| word.split('.').collect::<Vec<_>>());
         let mut tenants = readings.filter(|parts| {
             parts.len() == 3 && parts.iter().all(|part| u64::from_str_radix(part, 16).is_ok())
         });

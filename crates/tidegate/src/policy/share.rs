@@ -72,11 +72,22 @@ impl Share {
     }
 
     /// The policy whose limit is shared.
+    ///
+    /// ```
+    /// # use tidegate::Share;
+    /// let share = Share::of("total", "tenant");
+    /// assert_eq!((share.shared(), share.by()), ("total", "tenant"));
+    /// ```
     pub fn shared(&self) -> &str {
         &self.of
     }
 
     /// The identifier that tells tenants apart.
+    ///
+    /// ```
+    /// # use tidegate::Share;
+    /// assert_eq!(Share::of("total", "tenant").by(), "tenant");
+    /// ```
     pub fn by(&self) -> &str {
         &self.by
     }
