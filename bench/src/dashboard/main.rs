@@ -109,7 +109,7 @@ struct Watcher(TcpStream, JoinHandle<usize>);
 impl Watcher {
     fn open(port: u16) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        write!(stream, "GET /v1/live HTTP/1.1\r\nHost: bench\r\n\r\n").expect("a question");
+        write!(stream, "GET /v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a question");
         let mut reader = stream.try_clone().expect("a second handle");
         let reads = std::thread::spawn(move || {
             let (mut buffer, mut total) = (vec![0; 64 << 10], 0);
