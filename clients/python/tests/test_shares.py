@@ -161,7 +161,7 @@ def test_policies_that_share_a_limit_count_it_together_and_so_does_the_shared_on
     total = LOG | {"key": "global", "limit": 10}
     share = {"of": "total", "by": "tenant", "active": 0, "contended": False, "level": 1}
     members = [total | {"name": "total"}, LOG | {"key": "tenant", "limit": 10}]
-    policies = {
+    policies: dict[str, dict[str, Any]] = {
         "total": total,
         "api": {"mode": "all", "members": members, "share": share},
         "batch": {"mode": "all", "members": members, "share": share},
