@@ -329,7 +329,7 @@ fn a_pressure_set_by_an_operator_wins_until_it_is_removed() {
         (unknown.status, &unknown.json()["type"]),
         (404, &"urn:tidegate:unknown-target".into())
     );
-    for (name, advice) in [("serach", "did you mean `search`?"), ("db", "limits follow: search")] {
+    for (name, advice) in [("serach", "limits follow: search"), ("db", "limits follow: search")] {
         let path = format!("/v1/pressure/{name}");
         let unfollowed = server.send("PUT", &path, &[], br#"{"pressure":0.5}"#);
         let problem = unfollowed.json();

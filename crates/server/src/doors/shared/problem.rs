@@ -13,7 +13,7 @@ use tidegate::{Answer, CheckError, StoreErrorKind, Timestamp};
 
 use crate::net::http::{BadCoding, Refusal};
 use crate::service::{Unanswered, since_reload};
-use tidegate_core::text::{closest, printable};
+use tidegate_core::text::printable;
 use tidegate_request::AmbiguousRequest;
 
 /// The most targets that an error lists.
@@ -323,13 +323,10 @@ impl Problem {
 
     /// Setting its pressure would change nothing.
     pub(crate) fn unfollowed_target(name: &str, followed: &BTreeSet<String>) -> Self {
-        let known = || followed.iter().map(String::as_str);
-        let advice = if let Some(nearest) = closest(name, known()) {
-            format!("did you mean `{}`?", printable(nearest))
-        } else if followed.is_empty() {
+        let advice = if followed.is_empty() {
             "no policy is adaptive".to_owned()
         } else {
-            let listed: Vec<_> = known().take(LISTED_MAX).map(printable).collect();
+            let listed: Vec<_> = followed.iter().take(LISTED_MAX).map(|it| printable(it)).collect();
             format!("limits follow: {}", listed.join(", "))
         };
         let detail = format!("no limit follows target `{}`; {advice}", printable(name));
