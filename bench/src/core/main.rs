@@ -1,5 +1,5 @@
 //! `./dev bench core`: the embedded limiter beside governor, in one run; then an engine beside the limiter, and what else is
-//! kept for a key. With the argument `states`, the last alone.
+//! kept for a key. With the argument `engine` or `states`, only that part.
 //!
 //! Each row is measured in rounds that alternate between the two, so that noise affects both, with a higher priority than
 //! other programs; the figures are medians, and the ratio is the median of the rounds' ratios.
@@ -32,8 +32,10 @@ enum Load {
 fn main() {
     RaisedPriority::warn();
     let mut report = Report::new("core");
-    if std::env::args().any(|argument| argument == "states") {
-        return report.add(&states::table());
+    match std::env::args().nth(1).as_deref() {
+        Some("engine") => return report.add(&engine_table()),
+        Some("states") => return report.add(&states::table()),
+        _ => {}
     }
     let columns = ["tidegate", "governor", "ratio", "check_many", "ratio of check_many"];
     let mut table = Table::new("governor", "M/s", columns);

@@ -2,25 +2,28 @@
 //! or with replicas that confirm or another deadline.
 
 use std::collections::BTreeSet;
+use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "leases")]
 use tidegate_core::Limit;
+use tidegate_core::{Timestamp, Verdict};
 
 use crate::clock::Clock;
 use crate::policy::Compiled;
+use crate::reply::Reply;
 use crate::store::deny_cache::{DENY_CACHE_TTL, DenyCache};
 #[cfg(feature = "leases")]
 use crate::store::leases::{Leases, leased_limit};
-use crate::store::{Replicas, Store, Unconfirmed};
+use crate::store::{Replicas, Source, Store, StoreReply, StoreRequest, StoreResult, Unconfirmed};
 
 #[derive(Debug)]
 pub(super) struct Stores<C> {
     pub(super) plain: StoreStack<C>,
     others: Vec<(StoreVariant, StoreStack<C>)>,
     /// What each policy asks, by its index.
-    by_policy: Vec<Arc<dyn Store>>,
+    by_policy: Vec<PolicyStore<C>>,
     /// The stores by settings, for the next engine.
     pub(super) variants: StoreVariants,
 }
@@ -39,6 +42,48 @@ type Cached<C> = DenyCache<Arc<dyn Store>, Arc<C>>;
 
 #[cfg(feature = "leases")]
 type Leased<C> = Leases<Arc<dyn Store>, Arc<C>>;
+
+/// The store that a policy asks. Those that answer most questions without another are known by their types, so that they
+/// need no time for these.
+#[derive(Debug)]
+pub(super) enum PolicyStore<C> {
+    Bare(Arc<dyn Store>),
+    Cached(Arc<Cached<C>>),
+    #[cfg(feature = "leases")]
+    Leased(Arc<Leased<C>>),
+}
+
+impl<C: Clock + 'static> PolicyStore<C> {
+    /// [`Store::decide`].
+    pub(super) fn decide(
+        &self,
+        request: &StoreRequest<'_>,
+        now: Timestamp,
+    ) -> StoreResult<StoreReply> {
+        let known = |(verdict, source)| StoreReply { source, ..StoreReply::by_store(verdict) };
+        let reply = self.known_or_asked(request, || now);
+        reply.map_or_else(identity, |it| Reply::ready(Ok(known(it))))
+    }
+
+    /// What is known in this process, or else the store's reply. `now` is read only if the store is asked.
+    #[inline]
+    pub(super) fn known_or_asked(
+        &self,
+        request: &StoreRequest<'_>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<(Verdict, Source), StoreResult<StoreReply>> {
+        match self {
+            Self::Bare(store) => Err(store.decide(request, now())),
+            Self::Cached(cache) => {
+                cache.find_or_ask(request, now).map(|verdict| (verdict, Source::DenyCache))
+            }
+            #[cfg(feature = "leases")]
+            Self::Leased(leases) => {
+                leases.spend_or_ask(request, now).map(|verdict| (verdict, Source::Lease))
+            }
+        }
+    }
+}
 
 /// A store, and the stores around it that policies ask for, where they save anything.
 #[derive(Debug)]
@@ -116,8 +161,8 @@ impl<C: Clock + 'static> Stores<C> {
 
     /// The store that a policy asks.
     #[inline]
-    pub(super) fn store_for(&self, policy: &Compiled) -> &dyn Store {
-        &**self.by_policy.get(policy.index).unwrap_or(&self.plain.store)
+    pub(super) fn store_for(&self, policy: &Compiled) -> &PolicyStore<C> {
+        &self.by_policy[policy.index]
     }
 
     /// The stores for a policy.
@@ -194,13 +239,16 @@ impl<C: Clock + 'static> StoreStack<C> {
     }
 
     /// The store that a policy asks.
-    fn store_for(&self, policy: &Compiled) -> Arc<dyn Store> {
+    fn store_for(&self, policy: &Compiled) -> PolicyStore<C> {
         #[cfg(feature = "leases")]
         if let Some(leases) = self.leases.as_ref().filter(|_| policy.options.lease) {
-            return leases.clone();
+            return PolicyStore::Leased(leases.clone());
         }
         let cached = policy.options.deny_cache_ttl.and_then(|ttl| self.cached(ttl));
-        cached.map_or_else(|| self.store.clone(), |it| it.clone())
+        cached.map_or_else(
+            || PolicyStore::Bare(self.store.clone()),
+            |cache| PolicyStore::Cached(cache.clone()),
+        )
     }
 
     /// The store for a limit of no policy: with a deny cache if there is one, and without leases.

@@ -3,6 +3,7 @@
 mod refusals;
 mod shared_call;
 
+use std::convert::identity;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +114,30 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         Self { state: self.state.clone(), ttl }
     }
 
+    /// A refusal that is remembered, or the store's reply. `now` is read only if the store is asked: a clock takes a quarter
+    /// of the time in which a refusal is found.
+    #[inline]
+    pub(crate) fn find_or_ask(
+        &self,
+        request: &StoreRequest<'_>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<Verdict, StoreResult<StoreReply>> {
+        if !matches!(request.op, Op::Take | Op::Peek) {
+            return Err(self.give_back(request, now()));
+        }
+        let state = &self.state;
+        if request.limits.iter().any(|keyed| keyed.limit.grants_permits()) {
+            return Err(state.store.decide(request, now()));
+        }
+        let lookup = state.lookup(request, self.ttl);
+        Err(match state.refusals.find(&lookup, request.limits) {
+            Found::Refused(verdict) => return Ok(verdict),
+            Found::Nothing => state.decide_and_learn(lookup, request, now()),
+            Found::Expired(call) => call.start(|| state.decide_and_learn(lookup, request, now())),
+            Found::Asking(call) => self.join(&call, lookup, request, now()),
+        })
+    }
+
     /// How many refusals are remembered, including those that have expired.
     pub fn remembered(&self) -> usize {
         self.state.refusals.len()
@@ -172,20 +197,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for DenyCache<S, C> {
     /// only sent if that answer is an admission, and not at all if its reply was dropped by then.
     #[inline]
     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
-        if !matches!(request.op, Op::Take | Op::Peek) {
-            return self.give_back(request, now);
-        }
-        let state = &self.state;
-        if request.limits.iter().any(|keyed| keyed.limit.grants_permits()) {
-            return state.store.decide(request, now);
-        }
-        let lookup = state.lookup(request, self.ttl);
-        match state.refusals.find(&lookup, request.limits) {
-            Found::Refused(verdict) => Reply::ready(Ok(by_cache(verdict))),
-            Found::Nothing => state.decide_and_learn(lookup, request, now),
-            Found::Expired(call) => call.start(|| state.decide_and_learn(lookup, request, now)),
-            Found::Asking(call) => self.join(&call, lookup, request, now),
-        }
+        self.find_or_ask(request, || now).map_or_else(identity, |it| Reply::ready(Ok(by_cache(it))))
     }
 
     /// Not remembered: a refusal is one of several answers, and gives nothing back that would void a remembered refusal.

@@ -8,13 +8,14 @@ mod request;
 mod sweep;
 
 use std::collections::HashMap;
+use std::convert::identity;
 use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tidegate_core::{Decision, Limit, Message, Mode, Step, Terms, Timestamp};
+use tidegate_core::{Decision, Limit, Message, Mode, Step, Terms, Timestamp, Verdict};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -121,8 +122,8 @@ struct Shared<S, C> {
     sweeping: AtomicBool,
     /// Whether the store has ever answered later: then a request needs a runtime that waits for its reply.
     answers_later: AtomicBool,
-    /// The caller's time of the last request, for messages that no caller causes.
-    last_now: AtomicU64,
+    /// What the callers' time is ahead of the clock's, as of the last request, for messages that no caller causes.
+    ahead_us: AtomicU64,
     returns: Returns,
     /// How long a check may wait.
     deadline: Option<Duration>,
@@ -192,12 +193,32 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
             next_generation: AtomicU64::new(0),
             sweeping: AtomicBool::new(false),
             answers_later: AtomicBool::new(false),
-            last_now: AtomicU64::new(0),
+            ahead_us: AtomicU64::new(0),
             returns: Returns::new(),
             deadline,
             counts: Counts::default(),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// The verdict of units that are held, or the store's reply. `now` is read only if the store is asked: a clock takes a
+    /// quarter of the time in which a unit is spent.
+    #[inline]
+    pub(crate) fn spend_or_ask(
+        &self,
+        request: &StoreRequest<'_>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<Verdict, StoreResult<StoreReply>> {
+        let shared = &self.shared;
+        if !request.is_valid() || request.mode != Mode::All {
+            return Err(shared.store.decide(request, now()));
+        }
+        match request.op {
+            Op::Take if request.cost > 0 => shared.take(request, now),
+            Op::Refund | Op::Reset => Err(shared.give_back(request, now())),
+            Op::Take | Op::Peek => Err(shared.ask_store(request, now())),
+            _ => Err(shared.store.decide(request, now())),
+        }
     }
 
     /// What leases have done so far.
@@ -275,16 +296,10 @@ impl<S: Store, C> fmt::Debug for Leases<S, C> {
 
 impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
     fn decide(&self, request: &StoreRequest<'_>, now: Timestamp) -> StoreResult<StoreReply> {
-        let shared = &self.shared;
-        if !request.is_valid() || request.mode != Mode::All {
-            return shared.store.decide(request, now);
-        }
-        match request.op {
-            Op::Take if request.cost > 0 => shared.take(request, now),
-            Op::Refund | Op::Reset => shared.give_back(request, now),
-            Op::Take | Op::Peek => shared.ask_store(request, now),
-            _ => shared.store.decide(request, now),
-        }
+        let by_lease =
+            |verdict| StoreReply { source: Source::Lease, ..StoreReply::by_store(verdict) };
+        self.spend_or_ask(request, || now)
+            .map_or_else(identity, |it| Reply::ready(Ok(by_lease(it))))
     }
 
     /// Decided by the store: units out on lease are charged there already. The limits of a policy are leased together.
@@ -315,30 +330,30 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Leases<S, C> {
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
+    #[inline]
     fn take(
         self: &Arc<Self>,
         request: &StoreRequest<'_>,
-        now: Timestamp,
-    ) -> StoreResult<StoreReply> {
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<Verdict, StoreResult<StoreReply>> {
         let fingerprint = self.fingerprint(request.limits);
         let now_us = self.clock.steady_us();
-        self.last_now.store(now.as_micros(), Ordering::Relaxed);
         let mut shard = self.shard(fingerprint);
         let Shard { keys, decided } = &mut *shard;
         let known = keys.get_mut(&fingerprint).filter(|entry| entry.has_limits(request.limits));
         let Some(entry) = known else {
-            return self.take_first(shard, request, fingerprint, now, now_us);
+            return Err(self.take_first(shard, request, fingerprint, now(), now_us));
         };
         let (step, message) = self.check(entry, request.cost, now_us);
         if let (Step::Admit { remaining, .. }, None) = (step, message) {
             *decided += 1;
-            let reply = entry.admit(remaining, now_us, Source::Lease);
+            let verdict = entry.admit(remaining, now_us);
             // Unlocked first: a processor unlocks once all that was written is out of its way.
             drop(shard);
-            return Reply::ready(Ok(reply));
+            return Ok(verdict);
         }
-        let check = LeasedCheck { request, fingerprint, now, now_us, step, message };
-        self.take_on(shard, &check, None)
+        let check = LeasedCheck { request, fingerprint, now: now(), now_us, step, message };
+        Err(self.take_on(shard, &check, None))
     }
 
     /// A check of a key that is not known, or not with these limits.
@@ -376,6 +391,7 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         returns: Option<Outbox>,
     ) -> StoreResult<StoreReply> {
         let LeasedCheck { request, fingerprint, now, now_us, step, message } = *check;
+        self.ahead_us.store(now.as_micros().wrapping_sub(now_us), Ordering::Relaxed);
         let Shard { keys, decided: count } = &mut *shard;
         let Some(entry) = keys.get_mut(&fingerprint) else { return self.ask_store(request, now) };
         let decided = match step {

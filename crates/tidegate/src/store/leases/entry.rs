@@ -247,16 +247,16 @@ impl Entry {
         self.failure.clone().unwrap_or_else(failed)
     }
 
-    /// The reply to a check that is admitted, with so many units left.
+    /// The verdict of a check that is admitted, with so many units left.
     #[inline]
-    pub(super) fn admit(&self, remaining: u64, now_us: u64, source: Source) -> StoreReply {
+    pub(super) fn admit(&self, remaining: u64, now_us: u64) -> Verdict {
         let Verdict { binding, decision } = self.last;
         let factor = self.binding_factor();
         // Most limits have the factor 1, which divides everything.
         let rest = if factor == 1 { 0 } else { decision.remaining() % factor };
         let remaining = remaining.saturating_mul(factor).saturating_add(rest);
         let decision = Decision::admitted(decision.limit(), remaining, self.reset_us(now_us));
-        StoreReply { source, ..StoreReply::by_store(Verdict { binding, decision }) }
+        Verdict { binding, decision }
     }
 
     fn reset_us(&self, now_us: u64) -> u64 {
@@ -274,7 +274,7 @@ impl Entry {
         let Verdict { binding, decision } = self.last;
         let reset_us = self.reset_us(now_us);
         let decision = match step {
-            Step::Admit { remaining, .. } => return Ok(self.admit(remaining, now_us, source)),
+            Step::Admit { remaining, .. } => self.admit(remaining, now_us).decision,
             Step::Refuse { retry_after_us } => {
                 let reset_us = reset_us.max(retry_after_us.unwrap_or(0));
                 Decision::refused(decision.limit(), decision.remaining(), retry_after_us, reset_us)

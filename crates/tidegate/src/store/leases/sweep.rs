@@ -37,7 +37,8 @@ impl<S: Store + 'static, C: Clock + 'static> Shared<S, C> {
         let dropped = before - keys.len();
         drop(shard);
         self.counts.keys.fetch_sub(dropped as u64, Ordering::Relaxed);
-        let now = Timestamp::from_micros(self.last_now.load(Ordering::Relaxed));
+        let now =
+            Timestamp::from_micros(now_us.wrapping_add(self.ahead_us.load(Ordering::Relaxed)));
         for outbox in outboxes {
             self.send(Some(outbox), now);
         }
