@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tidegate::{Answer, GivenAnswer, Source, StoreErrorKind};
+use tidegate::{Answer, Decision, Source, StoreErrorKind};
 use tidegate_config::{BY_REQUEST, RESERVED_NAMES, UNKNOWN};
 
 use super::histogram::{DurationHistogram, Durations};
@@ -64,6 +64,19 @@ impl Outcome<'_> {
         !matches!(self.status, Status::Allowed) || self.store_error.is_some()
     }
 
+    /// Of a limit that came with the request.
+    #[inline]
+    pub(crate) fn by_request(decision: &Decision, source: Source) -> Self {
+        Self {
+            status: Status::from_allowed(decision.allowed()),
+            source: Some(source),
+            store_error: None,
+            binding: BY_REQUEST,
+            remaining: Some(decision.remaining()),
+            retry_after_us: decision.retry_after_us(),
+        }
+    }
+
     fn index(&self) -> usize {
         let source = self.source.map_or(Source::ALL.len(), |source| source as usize);
         self.status as usize * SOURCES + source
@@ -87,19 +100,6 @@ impl<'a> From<&'a Answer<'_>> for Outcome<'a> {
             binding: answer.binding,
             remaining: Some(decision.remaining()),
             retry_after_us: decision.retry_after_us(),
-        }
-    }
-}
-
-impl From<&GivenAnswer> for Outcome<'static> {
-    fn from(answer: &GivenAnswer) -> Self {
-        Self {
-            status: Status::from_allowed(answer.decision.allowed()),
-            source: Some(answer.source),
-            store_error: answer.store_error,
-            binding: BY_REQUEST,
-            remaining: Some(answer.decision.remaining()),
-            retry_after_us: answer.decision.retry_after_us(),
         }
     }
 }

@@ -326,24 +326,32 @@ impl<'s> Call<'s> {
         queued.map_err(|error| Unanswered::from_queue(policy, error))
     }
 
-    /// Takes, peeks or refunds with a limit that came with the request.
+    /// Takes, peeks or refunds with a limit that came with the request. What the store decides now is handed to `known`; `Err`
+    /// is the reply to any other question.
     #[inline]
-    pub(crate) fn check_given(
+    pub(crate) fn check_given<R>(
         self,
         given: &KeyedLimit<'_>,
         cost: u64,
         op: Op,
-    ) -> Reply<'s, Decision, Unanswered> {
-        match self.in_force.engine.answer_given(given, cost, op, self.began).split() {
-            Ok(answer) => Reply::ready(self.finish_given(given.key, cost, op, answer)),
-            Err(later) => {
-                let key = Box::<[u8]>::from(given.key);
-                Reply::later(async move { self.finish_given(&key, cost, op, later.await) })
+        known: impl FnOnce(&Decision) -> R,
+    ) -> Result<R, Reply<'s, Decision, Unanswered>> {
+        let engine = &self.in_force.engine;
+        let known = |decision: &Decision, source| {
+            self.record_given(given.key, cost, op, Outcome::by_request(decision, source));
+            known(decision)
+        };
+        engine.answer_given_with(given, cost, op, self.began, known).map_err(|reply| {
+            match reply.split() {
+                Ok(answer) => Reply::ready(self.finish_given(given.key, cost, op, answer)),
+                Err(later) => {
+                    let key = Box::<[u8]>::from(given.key);
+                    Reply::later(async move { self.finish_given(&key, cost, op, later.await) })
+                }
             }
-        }
+        })
     }
 
-    #[inline]
     fn finish_given(
         &self,
         key: &[u8],
@@ -351,11 +359,19 @@ impl<'s> Call<'s> {
         op: Op,
         answer: Result<GivenAnswer, CheckError>,
     ) -> Result<Decision, Unanswered> {
+        let outcome = answer.as_ref().map_or_else(outcome_of, |answer| {
+            let outcome = Outcome::by_request(&answer.decision, answer.source);
+            Outcome { store_error: answer.store_error, ..outcome }
+        });
+        self.record_given(key, cost, op, outcome);
+        answer.map(|it| it.decision).map_err(Unanswered::new)
+    }
+
+    #[inline]
+    fn record_given(&self, key: &[u8], cost: u64, op: Op, outcome: Outcome<'_>) {
         let counters = self.service.metrics.by_request();
         let asked = self.asked(BY_REQUEST, counters, Key::One(key), cost);
-        let outcome = answer.as_ref().map_or_else(outcome_of, Outcome::from);
         self.record(Record::for_op(op), &asked, outcome);
-        answer.map(|it| it.decision).map_err(Unanswered::new)
     }
 
     /// Records a refusal by a rule that blocks everything: no store is asked.

@@ -1,5 +1,7 @@
 //! A limit that comes with the question, instead of from a policy.
 
+use std::convert::identity;
+
 use tidegate_core::{Decision, Limit, Mode, Timestamp};
 
 use super::{CheckError, Engine};
@@ -57,13 +59,42 @@ impl<C: Clock + 'static> Engine<C> {
         op: Op,
         now: Timestamp,
     ) -> Reply<'_, GivenAnswer, CheckError> {
+        let known = |decision: &Decision, source| GivenAnswer {
+            decision: *decision,
+            source,
+            store_error: None,
+        };
+        self.answer_given_with(given, cost, op, now, known)
+            .map_or_else(identity, |known| Reply::ready(Ok(known)))
+    }
+
+    /// [`Engine::answer_given`] for callers that ask many questions in a row: what the store decides now is handed to `known`
+    /// where it lies, since to move it takes a tenth of the time of a check. `Err` is the reply to any other question.
+    ///
+    /// ```
+    /// # use tidegate::{Clock, Engine, KeyedLimit, Limit, Op, Scope, SystemClock};
+    /// # let engine = Engine::builder().build()?;
+    /// # let (scope, limit): (_, Limit) = (Scope::named("", "by request"), "5/h".parse()?);
+    /// # let given = KeyedLimit { scope: &scope, key: b"user-42", limit: &limit };
+    /// let left = engine.answer_given_with(&given, 2, Op::Take, SystemClock.now(), |decision, _| decision.remaining());
+    /// assert_eq!(left.ok(), Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn answer_given_with<R>(
+        &self,
+        given: &KeyedLimit<'_>,
+        cost: u64,
+        op: Op,
+        now: Timestamp,
+        known: impl FnOnce(&Decision, Source) -> R,
+    ) -> Result<R, Reply<'_, GivenAnswer, CheckError>> {
         let request =
             StoreRequest { mode: Mode::All, limits: std::slice::from_ref(given), cost, op };
         let mut reply = self.state.stores.plain.default_store().decide(&request, now);
         match reply.known() {
-            // Read where it lies: to move it takes time.
-            Some(Ok(known)) => Reply::ready(Ok((&*known).into())),
-            _ => self.given_without_reply(reply, given, cost, op, now),
+            Some(Ok(StoreReply { verdict, source, .. })) => Ok(known(&verdict.decision, *source)),
+            _ => Err(self.given_without_reply(reply, given, cost, op, now)),
         }
     }
 

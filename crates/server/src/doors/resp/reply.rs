@@ -84,23 +84,33 @@ impl ReplyBuffer {
 
     #[inline]
     fn number(&mut self, kind: u8, number: i64) {
-        let mut text = [0; NUMBER_BYTES];
-        let at = digits(&mut text, kind, number);
-        self.0.extend_from_slice(&text[at..]);
+        self.numbers([], kind, [number]);
     }
 
     /// An array of five integers, appended at once: the reply to most commands.
     #[inline]
     pub(super) fn integers(&mut self, numbers: [i64; 5]) {
-        let mut text = [0; 4 + 5 * NUMBER_BYTES];
-        // Digits are produced from the last to the first.
-        let mut at = text.len();
-        for number in numbers.into_iter().rev() {
-            at = digits(&mut text[..at], b':', number);
+        self.numbers(*b"*5\r\n", b':', numbers);
+    }
+
+    /// Lines of numbers behind a head, written where they stay: to copy bytes that were just written one by one takes as long
+    /// as to write them.
+    #[inline]
+    fn numbers<const H: usize, const N: usize>(
+        &mut self,
+        head: [u8; H],
+        kind: u8,
+        numbers: [i64; N],
+    ) {
+        let start = self.0.len();
+        self.0.resize(start + H + N * NUMBER_BYTES, 0);
+        let text = &mut self.0[start..];
+        text[..H].copy_from_slice(&head);
+        let mut len = H;
+        for number in numbers {
+            len += write_number(&mut text[len..], kind, number);
         }
-        at -= 4;
-        text[at..at + 4].copy_from_slice(b"*5\r\n");
-        self.0.extend_from_slice(&text[at..]);
+        self.0.truncate(start + len);
     }
 }
 
@@ -118,29 +128,29 @@ const PAIRS: [[u8; 2]; 100] = {
 /// The longest number, with its type byte and CRLF.
 const NUMBER_BYTES: usize = 23;
 
-/// Writes type byte, number and CRLF to the end of `text`, and returns where they begin.
+/// Writes type byte, number and CRLF, and returns how long they are. `text` has room for them.
 #[inline]
-fn digits(text: &mut [u8], kind: u8, number: i64) -> usize {
-    let mut at = text.len() - 2;
-    text[at..].copy_from_slice(b"\r\n");
+fn write_number(text: &mut [u8], kind: u8, number: i64) -> usize {
+    if let (Ok(digit @ 0..=9), Some(line)) = (u8::try_from(number), text.first_chunk_mut()) {
+        *line = [kind, b'0' + digit, b'\r', b'\n'];
+        return 4;
+    }
+    text[0] = kind;
+    text[1] = b'-';
     let mut rest = number.unsigned_abs();
+    let end = 2 + usize::from(number < 0) + rest.checked_ilog10().unwrap_or(0) as usize;
+    let mut at = end;
     // Two at a time: a digit is known only after the division before it.
     while rest >= 10 {
         at -= 2;
         text[at..at + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
         rest /= 100;
     }
-    if rest > 0 || number == 0 {
-        at -= 1;
-        text[at] = b'0' + (rest % 10) as u8;
+    if rest > 0 {
+        text[at - 1] = b'0' + (rest % 10) as u8;
     }
-    if number < 0 {
-        at -= 1;
-        text[at] = b'-';
-    }
-    at -= 1;
-    text[at] = kind;
-    at
+    text[end..end + 2].copy_from_slice(b"\r\n");
+    end + 2
 }
 
 /// An unlimited key reports the same maximum as the other doors.
@@ -169,7 +179,8 @@ mod tests {
 
     #[test]
     fn numbers_are_written_whole() {
-        for number in [0, 7, -1, 10, 1_000_000, i64::MAX, i64::MIN] {
+        for number in [0, 7, -1, -9, 9, 10, -10, 99, 100, 1_000_000, -1_234_567, i64::MAX, i64::MIN]
+        {
             let mut out = ReplyBuffer::default();
             out.integer(number);
             assert_eq!(out.0, format!(":{number}\r\n").as_bytes());

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tidegate::{EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op};
+use tidegate::{Decision, EXACT_MAX, Gcra, KeyedLimit, Limit, LimitError, Op};
 
 use super::command::CommandContext;
 use super::frame::Command;
@@ -56,8 +56,11 @@ fn ask(context: &mut CommandContext<'_, '_>, command: Command<'_>) -> Result<(),
     };
     let limit = context.session.limits.find(command)?;
     let given = KeyedLimit { scope: &context.door.scope, key: command.argument(1), limit };
-    let reply = context.service.call(op).check_given(&given, quantity.unsigned_abs(), op);
-    context.answer(reply);
+    let (call, out) = (context.service.call(op), &mut *context.out);
+    let known = |decision: &Decision| out.cell_reply(decision);
+    if let Err(reply) = call.check_given(&given, quantity.unsigned_abs(), op, known) {
+        context.answer(reply);
+    }
     Ok(())
 }
 
