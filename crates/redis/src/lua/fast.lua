@@ -1,6 +1,7 @@
 -- The commonest asks by far: takes from one GCRA limit or token bucket that counts in µs or parts of one, and whose burst
--- is at most 2^51 such parts: 71 years of whole µs. A batch of nothing else is decided here, before anything else is even
--- defined, in half the time; what does not fit goes on below, with nothing written yet. Twin: Gcra::decide.
+-- is at most 2^51 such parts: 71 years of whole µs; and leases of such limits. A batch of nothing else is decided here,
+-- before anything else is even defined, in half the time; what does not fit goes on below, with nothing written yet.
+-- Twins: Gcra::decide, and lease/store.rs.
 --
 -- KEYS, ARGV and reply as in check.lua; asks and states as in gcra.lua.
 local function decide_fast(keys, args)
@@ -10,11 +11,12 @@ local function decide_fast(keys, args)
 
   local limits = {}
   for n = 2, order and #args - 1 or 2 do
-    local cost, interval, scale, burst, tolerance = match(args[n], '^take all (%d+) gcra,(%d+),(%d+),1,(%d+),(%d+)$')
-    interval, scale, tolerance = tonumber(interval), tonumber(scale), tonumber(tolerance)
-    if not cost or tolerance > EXACT / 4 or interval > tolerance or scale < 1 or scale > EXACT / 4 then return end
+    local op, least, cost, interval, scale, burst, tolerance =
+      match(args[n], '^(%l+):?(%d*) all (%d+) gcra,(%d+),(%d+),1,(%d+),(%d+)$')
+    interval, scale, tolerance, least = tonumber(interval), tonumber(scale), tonumber(tolerance), tonumber(least)
+    if op ~= (least and 'lease' or 'take') or tolerance > EXACT / 4 or interval > tolerance or scale < 1 or scale > EXACT / 4 then return end
     local whole_us = (tolerance - fmod(tolerance, scale)) / scale
-    limits[n - 1] = { tonumber(cost), interval, scale, tonumber(burst), tolerance, whole_us }
+    limits[n - 1] = { tonumber(cost), interval, scale, tonumber(burst), tolerance, whole_us, least }
   end
 
   -- One command reads all. It says of a key of another type, too, that it is not there.
@@ -49,7 +51,7 @@ local function decide_fast(keys, args)
   if limits[2] then one = nil end
   for n = 1, #keys do
     local key, limit = keys[n], one or limits[string.byte(order, n) - 48]
-    local cost, interval, scale, burst, tolerance = limit[1], limit[2], limit[3], limit[4], limit[5]
+    local cost, interval, scale, burst, tolerance, least = limit[1], limit[2], limit[3], limit[4], limit[5], limit[7]
     local at = first[key]
     if not at then
       first[key] = n
@@ -78,14 +80,25 @@ local function decide_fast(keys, args)
       writes = ahead > tolerance
       if writes then ahead = tolerance end
     end
-    local room, retry = tolerance - ahead, 0
+    local room, retry, units = tolerance - ahead, 0, nil
+    if least then
+      -- As many units as there are, up to what is wanted.
+      local left = (room - fmod(room, interval)) / interval
+      if least < 1 then least = 1 end
+      if cost < least then cost = least end
+      if cost > left then cost = left end
+      units = cost
+      if cost < least then cost, units = least, 0 end
+    end
     if cost <= burst and cost * interval <= room then
       writes = writes or cost > 0
       ahead, room = ahead + cost * interval, room - cost * interval
     else
       retry = cost > burst and -1 or cost * interval - room
     end
-    local reset = ahead
+    -- When the least that is wanted is there again.
+    local reset, more = ahead, retry
+    if least and units > 0 and least * interval > room then more = least > burst and -1 or least * interval - room end
     if scale > 1 then
       -- To whole µs, rounded up.
       frac = fmod(ahead, scale)
@@ -94,6 +107,10 @@ local function decide_fast(keys, args)
       if retry > 0 then
         local rest = fmod(retry, scale)
         retry = (retry - rest) / scale + (rest > 0 and 1 or 0)
+      end
+      if more > 0 then
+        local rest = fmod(more, scale)
+        more = (more - rest) / scale + (rest > 0 and 1 or 0)
       end
     end
     if writes then
@@ -104,6 +121,11 @@ local function decide_fast(keys, args)
     end
     out[filled + 1], out[filled + 2], out[filled + 3] = (room - fmod(room, interval)) / interval, retry, reset
     filled = filled + 3
+    if least then
+      -- It has no end of its own, and can come back.
+      out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] = units, -1, 1, more
+      filled = filled + 4
+    end
   end
 
   -- Whole numbers below 2^53. With %d they are text in a third of the time, where a C long has 64 bits.

@@ -1,10 +1,11 @@
-//! Batches of takes of plain rates are decided by the first lines of the script (`lua/fast.lua`). All keys are read by one
+//! Batches of takes and leases of plain rates are decided by the first lines of the script (`lua/fast.lua`). All keys are read by one
 //! `MGET`, while the rest of the script reads each by a `GET`: so Redis' statistics tell which one decided.
 
 use tidegate::{
     KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply,
     StoreRequest, Timestamp,
 };
+use tidegate_core::GrantRequest;
 use tidegate_redis::{RedisOptions, RedisStore};
 use tidegate_testkit::processes::RedisServer;
 
@@ -24,6 +25,10 @@ struct Ask<'a> {
 
 const fn take<'a>(key: &'a str, limit: &'a str, cost: u64) -> Ask<'a> {
     Ask { key, limit, op: Op::Take, cost }
+}
+
+const fn lease<'a>(key: &'a str, limit: &'a str, least: u64, most: u64) -> Ask<'a> {
+    Ask { key, limit, op: Op::Lease(GrantRequest { least, most }), cost: 0 }
 }
 
 struct Pair {
@@ -154,7 +159,37 @@ async fn every_small_rate_is_read_at_once_and_decided_as_in_memory() {
     assert_eq!(pair.agrees(90_000_001, &[take("a", "60/s", 1)]).await, [1, 0, 1], "a single ask");
 }
 
-/// The control of the test above: what does not fit is read key by key, and the answers are the same.
+#[tokio::test]
+async fn leases_of_rates_are_decided_there_too() {
+    let pair = Pair::start().await;
+    for (after_us, asks) in [
+        // All that is wanted, what is left of it, less than the least, and more than ever.
+        (0, vec![lease("a", "60/s burst 9", 1, 5), lease("b", "1000/s burst 9", 1, 5)]),
+        (1, vec![lease("a", "60/s burst 9", 2, 9), lease("b", "1000/s burst 9", 9, 9)]),
+        (2, vec![lease("a", "60/s burst 9", 1, 1), lease("b", "1000/s burst 9", 10, 20)]),
+        // What is left after it is not enough for the same again.
+        (3, vec![lease("c", "7/s burst 10", 4, 7), lease("d", "100/s", 60, 60)]),
+        // One key several times, beside takes of it.
+        (
+            4,
+            vec![
+                lease("e", "7919/s burst 20", 1, 12),
+                take("e", "7919/s burst 20", 3),
+                lease("e", "7919/s burst 20", 3, 12),
+                take("e", "7919/s burst 20", 3),
+            ],
+        ),
+        (5, vec![lease("f", "60/s burst 9", 0, 0), lease("f", "60/s burst 9", 3, 1)]),
+        // Some units are there again, in the middle of one, and under another rate.
+        (40_001, vec![lease("a", "60/s burst 9", 1, 9), lease("c", "60/s burst 9", 1, 9)]),
+        // All has run off.
+        (90_000_000, vec![lease("a", "60/s burst 9", 1, 4), lease("e", "3/s burst 2", 2, 2)]),
+    ] {
+        assert_eq!(pair.agrees(after_us, &asks).await, [1, 1, 0], "after {after_us} µs");
+    }
+}
+
+/// The control of the tests above: what does not fit is read key by key, and the answers are the same.
 #[tokio::test]
 async fn a_batch_with_anything_else_is_decided_by_the_rest_of_the_script() {
     let pair = Pair::start().await;
