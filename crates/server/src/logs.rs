@@ -14,7 +14,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-pub(crate) use self::events::{CheckLine, Events, RequestLine};
+pub(crate) use self::events::{CheckLine, Events, RequestLine, line_limiter};
 pub(crate) use self::labels::{KeyLabels, readable};
 pub use self::lines::Lines;
 pub(crate) use self::request_id::{REQUEST_ID, RequestId};

@@ -14,6 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::plan::{AnswerKind, Signal, Source};
 use super::probe::{self, Endpoint, ProbeError};
+use crate::logs::line_limiter;
 use crate::stats::TargetStats;
 
 /// A reading expires after 1.5 s.
@@ -217,7 +218,7 @@ impl HttpProbe {
 
 impl LoggedCauses {
     fn new() -> Self {
-        Self { last: None, changes: Limiter::new(CAUSE_RATE).ok() }
+        Self { last: None, changes: line_limiter(CAUSE_RATE) }
     }
 
     /// Whether to log a failure: the first, and one with another cause.

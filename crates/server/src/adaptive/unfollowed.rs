@@ -7,6 +7,8 @@ use tidegate::{Limiter, SystemClock};
 use tidegate_config::plan::{ALL, Plan};
 use tidegate_core::text::{closest, printable};
 
+use crate::logs::line_limiter;
+
 /// The most targets that are warned of, each with one search for the nearest name: anyone who reaches the API can make up
 /// names.
 const WARNED_MAX: usize = 256;
@@ -26,7 +28,7 @@ pub(super) struct UnfollowedTargets {
 impl UnfollowedTargets {
     pub(super) fn new<'p>(plans: impl Iterator<Item = &'p Plan>) -> Self {
         let followed = plans.flat_map(Plan::reported).map(str::to_owned).collect();
-        Self { followed, warned: Mutex::default(), lines: Limiter::new(LINE_RATE).ok() }
+        Self { followed, warned: Mutex::default(), lines: line_limiter(LINE_RATE) }
     }
 
     /// Warns once of a target, if no limit follows it.

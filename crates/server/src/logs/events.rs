@@ -6,9 +6,10 @@
 //! operator wants them readable.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use tidegate::{Key, LimitError, Limiter, SystemClock};
+use tidegate::{Key, LimitError, Limiter, MemoryStore, SystemClock};
 
 use super::labels::KeyLabels;
 use super::request_id::RequestId;
@@ -67,14 +68,16 @@ struct LineLimiter {
 
 impl Events {
     pub(crate) fn new(labels: KeyLabels) -> Self {
+        let store = small_store();
+        let limiter = |name, rate| LineLimiter::new(name, rate, &store);
         Self {
             labels,
-            refusals: LineLimiter::new(RATE),
-            without_store: LineLimiter::new(RATE),
-            wrong_secrets: LineLimiter::new(RATE),
-            per_client: LineLimiter::new(RATE),
-            fast_urls: LineLimiter::new(HINT_RATE),
-            loops: LineLimiter::new(HINT_RATE),
+            refusals: limiter("refusals", RATE),
+            without_store: limiter("without_store", RATE),
+            wrong_secrets: limiter("wrong_secrets", RATE),
+            per_client: limiter("per_client", RATE),
+            fast_urls: limiter("fast_urls", HINT_RATE),
+            loops: limiter("loops", HINT_RATE),
         }
     }
 
@@ -237,9 +240,20 @@ impl Events {
     }
 }
 
+/// For limiters of few keys: a store of the default size takes 200 kB before its first key.
+fn small_store() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::with_max_bytes(0))
+}
+
+/// Limits lines of one kind.
+pub(crate) fn line_limiter(rate: &str) -> Option<Limiter> {
+    Limiter::builder(rate).store(small_store()).build().ok()
+}
+
 impl LineLimiter {
-    fn new(rate: &str) -> Self {
-        let limiter: Result<_, LimitError> = Limiter::new(rate);
+    fn new(name: &str, rate: &str, store: &Arc<MemoryStore>) -> Self {
+        let limiter: Result<_, LimitError> =
+            Limiter::builder(rate).name(name).store(store.clone()).build();
         Self { limiter: limiter.ok(), dropped: AtomicU64::new(0), dropped_total: AtomicU64::new(0) }
     }
 
@@ -260,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_flood_writes_a_few_lines_and_counts_the_rest() {
-        let limiter = LineLimiter::new("1/h burst 20");
+        let limiter = LineLimiter::new("refusals", "1/h burst 20", &small_store());
         assert_eq!((0..1000).filter_map(|_| limiter.permit()).collect::<Vec<_>>(), [0; 20]);
         assert_eq!(limiter.dropped.load(Relaxed), 980);
         assert_eq!(limiter.dropped_total.load(Relaxed), 980);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use crate::logs::line_limiter;
 use crate::metrics::InFlightFigures;
 use tidegate::{Acquired, Clock, Engine, Key, Limiter, Op, Permit, Policy, Source, SystemClock};
 use tidegate_core::adaptive::{Entry, InFlight, InFlightGuard, Place, Places};
@@ -249,7 +250,7 @@ impl FleetPlaces {
 
 impl Default for OutageLog {
     fn default() -> Self {
-        Self { outages: Limiter::new(OUTAGE_RATE).ok(), is_told: AtomicBool::default() }
+        Self { outages: line_limiter(OUTAGE_RATE), is_told: AtomicBool::default() }
     }
 }
 
