@@ -121,17 +121,13 @@ impl<C: Clock + 'static> Engine<C> {
             }
             Err(reply) => reply,
         };
-        match reply.known() {
-            // Read where it lies: to move it takes time.
-            Some(Ok(StoreReply { verdict, source, permits, .. })) => {
-                let answer = answer(verdict.decision, *source);
-                Reply::ready(Ok(T::from_reply(answer, std::mem::take(permits))))
-            }
-            _ => {
-                let limits = Limits::declared(policy, mode, std::slice::from_ref(only));
-                self.without_reply(reply, &limits, &[key], cost, Op::Take, self.state.clock.now())
-            }
+        // Read where it lies: to move it takes time.
+        if let Some(Ok(StoreReply { verdict, source, permits, .. })) = reply.known() {
+            let answer = answer(verdict.decision, *source);
+            return Reply::ready(Ok(T::from_reply(answer, std::mem::take(permits))));
         }
+        let limits = Limits::declared(policy, mode, std::slice::from_ref(only));
+        self.without_reply(reply, &limits, &[key], cost, Op::Take, self.state.clock.now())
     }
 
     /// A policy with overrides, shares or the like.
