@@ -10,7 +10,7 @@ use tidegate::Limiter;
 
 use crate::is_quick;
 
-pub const ROUNDS: usize = 5;
+pub const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(120);
 /// Keys per `check_many` call.
 const BATCH: usize = 64;

@@ -32,7 +32,7 @@ impl Effort {
     fn from_env() -> Self {
         match is_quick() {
             true => Self { rounds: 1, round: Duration::from_millis(300), keys: 50_000 },
-            false => Self { rounds: 3, round: Duration::from_millis(1500), keys: 1_000_000 },
+            false => Self { rounds: 2, round: Duration::from_millis(1500), keys: 1_000_000 },
         }
     }
 }

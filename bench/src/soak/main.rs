@@ -2,7 +2,8 @@
 //!
 //! Three nodes, six Redis servers and the load share two processors. First the load grows step by step until the marks are
 //! missed, and the last step is halved a few times; then it stays at a rate somewhat below the highest that kept them, since
-//! what five seconds keep, ten minutes need not. If the marks are missed there, it is repeated at a lower rate. `QUICK=1` only shows that everything works.
+//! what five seconds keep, ten minutes need not. If the marks are missed there, it is repeated at a lower rate. `QUICK=1`
+//! only shows that everything works.
 
 mod fleet;
 mod load;

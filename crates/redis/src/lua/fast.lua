@@ -1,7 +1,7 @@
--- The commonest asks by far: takes from one GCRA limit or token bucket that counts in µs or parts of one, and whose burst
--- is at most 2^51 such parts: 71 years of whole µs; and leases of such limits. A batch of nothing else is decided here,
--- before anything else is even defined, in half the time; what does not fit goes on below, with nothing written yet.
--- Twins: Gcra::decide, and lease/store.rs.
+-- The commonest asks by far: takes and leases of one GCRA limit or token bucket that counts in µs or parts of one, and
+-- whose burst is at most 2^51 such parts: 71 years of whole µs. A batch of nothing else is decided here, before anything
+-- else is even defined, in half the time; what does not fit goes on below, with nothing written yet. Twins: Gcra::decide,
+-- grant in core/src/lease/store.rs, and `lease` in operations.lua.
 --
 -- KEYS, ARGV and reply as in check.lua; asks and states as in gcra.lua.
 local function decide_fast(keys, args)
@@ -51,7 +51,8 @@ local function decide_fast(keys, args)
   if limits[2] then one = nil end
   for n = 1, #keys do
     local key, limit = keys[n], one or limits[string.byte(order, n) - 48]
-    local cost, interval, scale, burst, tolerance, least = limit[1], limit[2], limit[3], limit[4], limit[5], limit[7]
+    local cost, interval, scale, burst, tolerance = limit[1], limit[2], limit[3], limit[4], limit[5]
+    local least = limit[7]
     local at = first[key]
     if not at then
       first[key] = n
@@ -96,23 +97,20 @@ local function decide_fast(keys, args)
     else
       retry = cost > burst and -1 or cost * interval - room
     end
-    -- When the least that is wanted is there again.
-    local reset, more = ahead, retry
-    if least and units > 0 and least * interval > room then more = least > burst and -1 or least * interval - room end
+    -- How long until it would be admitted, or until the least that is wanted is there again.
+    local reset, wait = ahead, retry
+    if least and units > 0 and least * interval > room then wait = least * interval - room end
     if scale > 1 then
       -- To whole µs, rounded up.
       frac = fmod(ahead, scale)
       ahead = (ahead - frac) / scale
       reset = frac > 0 and ahead + 1 or ahead
-      if retry > 0 then
-        local rest = fmod(retry, scale)
-        retry = (retry - rest) / scale + (rest > 0 and 1 or 0)
-      end
-      if more > 0 then
-        local rest = fmod(more, scale)
-        more = (more - rest) / scale + (rest > 0 and 1 or 0)
+      if wait > 0 then
+        local rest = fmod(wait, scale)
+        wait = (wait - rest) / scale + (rest > 0 and 1 or 0)
       end
     end
+    if retry ~= 0 then retry = wait end
     if writes then
       states[at] = now + ahead
       if scale > 1 or fracs[at] then
@@ -123,7 +121,7 @@ local function decide_fast(keys, args)
     filled = filled + 3
     if least then
       -- It has no end of its own, and can come back.
-      out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] = units, -1, 1, more
+      out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] = units, -1, 1, wait
       filled = filled + 4
     end
   end

@@ -1,5 +1,5 @@
 -- What is asked for less often than to take or peek. Twins: Limit::refund, Limit::renew, State::reset and
--- State::release in core, and lease/store.rs.
+-- State::release in core, lease/store.rs, and of leases fast.lua.
 
 if name == 'operations' then
   function algorithms.operations(ask, key, decide)

@@ -1,5 +1,5 @@
-//! Batches of takes and leases of plain rates are decided by the first lines of the script (`lua/fast.lua`). All keys are read by one
-//! `MGET`, while the rest of the script reads each by a `GET`: so Redis' statistics tell which one decided.
+//! Batches of takes and leases of plain rates are decided by the first lines of the script (`lua/fast.lua`). All keys are
+//! read by one `MGET`, while the rest of the script reads each by a `GET`: so Redis' statistics tell which one decided.
 
 use tidegate::{
     KeyedLimit, Limit, MemoryStore, Mode, Op, Scope, Store, StoreError, StoreErrorKind, StoreReply,
@@ -196,6 +196,8 @@ async fn a_batch_with_anything_else_is_decided_by_the_rest_of_the_script() {
     let fits = take("a", "60/s", 1);
     for (after_us, other) in [
         (0, Ask { op: Op::Peek, ..take("b", "60/s", 1) }),
+        (0, lease("b", "60/s", 1, u64::MAX)),
+        (0, lease("b", "1/365day burst 300", 1, 1)),
         (1, take("b", "60/s", u64::MAX)),
         (2, take("b", "1/365day burst 300", 1)),
         // What the ask before has written counts in milliseconds.

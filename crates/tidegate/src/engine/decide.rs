@@ -89,8 +89,8 @@ impl<C: Clock + 'static> Engine<C> {
         }
     }
 
-    /// Most questions: to spend of one limit as it is declared. Nothing is copied that need not be: what a processor has just
-    /// stored in eights, it cannot copy by sixteens before the stores are done.
+    /// Most questions: to spend of one limit as it is declared. Nothing is copied that need not be: a copy of several words at
+    /// once waits for the stores that have just written them one by one.
     #[inline]
     fn take_one<'e, T: FromReply<'e>>(
         &'e self,
@@ -113,21 +113,25 @@ impl<C: Clock + 'static> Engine<C> {
         let keyed = KeyedLimit { scope, key, limit: &member.limit };
         let request =
             StoreRequest { mode, limits: std::slice::from_ref(&keyed), cost, op: Op::Take };
-        let store = self.state.stores.store_for(policy);
-        let mut reply = match store.known_or_asked(&request, || self.state.clock.now()) {
+        let (store, mut asked_at) = (self.state.stores.store_for(policy), None);
+        let now = || *asked_at.insert(self.state.clock.now());
+        let mut reply = match store.known_or_asked(&request, now) {
             Ok((verdict, source)) => {
                 let answer = answer(verdict.decision, source);
                 return Reply::ready(Ok(T::from_reply(answer, Vec::new())));
             }
             Err(reply) => reply,
         };
-        // Read where it lies: to move it takes time.
-        if let Some(Ok(StoreReply { verdict, source, permits, .. })) = reply.known() {
+        // Read where it lies. Another binding than that of the only limit is an error of the store.
+        if let Some(Ok(StoreReply { verdict, source, permits, .. })) = reply.known()
+            && verdict.binding == 0
+        {
             let answer = answer(verdict.decision, *source);
             return Reply::ready(Ok(T::from_reply(answer, std::mem::take(permits))));
         }
         let limits = Limits::declared(policy, mode, std::slice::from_ref(only));
-        self.without_reply(reply, &limits, &[key], cost, Op::Take, self.state.clock.now())
+        let now = asked_at.unwrap_or_else(|| self.state.clock.now());
+        self.without_reply(reply, &limits, &[key], cost, Op::Take, now)
     }
 
     /// A policy with overrides, shares or the like.
@@ -180,6 +184,9 @@ impl<C: Clock + 'static> Engine<C> {
         Ok(Asked::Limits(Limits { own, in_force, in_shadow, ..declared }.of_tenant(tenant)))
     }
 
+    /// Inlined: of limits that are as declared, nothing is looked at.
+    #[expect(clippy::inline_always, reason = "called, it would take 46 ns instead of 33")]
+    #[inline(always)]
     fn decide_limits<'e, T: FromReply<'e>>(
         &'e self,
         limits: &Limits<'e>,
@@ -197,6 +204,7 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Several limits, each with its key.
+    #[inline(never)]
     fn decide_several<'e, T: FromReply<'e>>(
         &'e self,
         limits: &Limits<'e>,
@@ -219,6 +227,8 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// A reply that is known is read where it lies: to move it takes time.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
     fn decide_for<'e, T: FromReply<'e>>(
         &'e self,
         limits: &Limits<'e>,
@@ -298,6 +308,8 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// Puts a question to the store.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
     pub(super) fn put(
         &self,
         limits: &Limits<'_>,
@@ -455,6 +467,8 @@ impl<'e> Limits<'e> {
     }
 
     /// The answer that a reply stands for. Takes its permits.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
     pub(super) fn answer<T: FromReply<'e>>(&self, reply: &mut StoreReply) -> Result<T, CheckError> {
         let StoreReply { verdict, source, permits, .. } = reply;
         let Some((_, member)) = self.members.get(verdict.binding) else {

@@ -2,7 +2,6 @@
 //! or with replicas that confirm or another deadline.
 
 use std::collections::BTreeSet;
-use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use tidegate_core::{Timestamp, Verdict};
 
 use crate::clock::Clock;
 use crate::policy::Compiled;
-use crate::reply::Reply;
 use crate::store::deny_cache::{DENY_CACHE_TTL, DenyCache};
 #[cfg(feature = "leases")]
 use crate::store::leases::{Leases, leased_limit};
@@ -43,8 +41,8 @@ type Cached<C> = DenyCache<Arc<dyn Store>, Arc<C>>;
 #[cfg(feature = "leases")]
 type Leased<C> = Leases<Arc<dyn Store>, Arc<C>>;
 
-/// The store that a policy asks. Those that answer most questions without another are known by their types, so that they
-/// need no time for these.
+/// The store that a policy asks. Those that answer most questions without another are known by their types: such an answer
+/// needs no wall clock.
 #[derive(Debug)]
 pub(super) enum PolicyStore<C> {
     Bare(Arc<dyn Store>),
@@ -60,9 +58,12 @@ impl<C: Clock + 'static> PolicyStore<C> {
         request: &StoreRequest<'_>,
         now: Timestamp,
     ) -> StoreResult<StoreReply> {
-        let known = |(verdict, source)| StoreReply { source, ..StoreReply::by_store(verdict) };
-        let reply = self.known_or_asked(request, || now);
-        reply.map_or_else(identity, |it| Reply::ready(Ok(known(it))))
+        match self {
+            Self::Bare(store) => store.decide(request, now),
+            Self::Cached(cache) => cache.decide(request, now),
+            #[cfg(feature = "leases")]
+            Self::Leased(leases) => leases.decide(request, now),
+        }
     }
 
     /// What is known in this process, or else the store's reply. `now` is read only if the store is asked.

@@ -122,7 +122,8 @@ struct Shared<S, C> {
     sweeping: AtomicBool,
     /// Whether the store has ever answered later: then a request needs a runtime that waits for its reply.
     answers_later: AtomicBool,
-    /// What the callers' time is ahead of the clock's, as of the last request, for messages that no caller causes.
+    /// How far the callers' time is ahead of the clock's, for messages that no caller causes: as of the last request that held
+    /// units did not answer. The two have to advance together.
     ahead_us: AtomicU64,
     returns: Returns,
     /// How long a check may wait.
@@ -201,8 +202,8 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The verdict of units that are held, or the store's reply. `now` is read only if the store is asked: a clock takes a
-    /// quarter of the time in which a unit is spent.
+    /// The verdict of units that are held, or the store's reply. `now` is read only if the store is asked, with a shard locked:
+    /// a clock takes a quarter of the time in which a unit is spent.
     #[inline]
     pub(crate) fn spend_or_ask(
         &self,
