@@ -31,7 +31,7 @@ const STEPS: [f64; 6] = [20_000.0, 40_000.0, 53_000.0, 70_000.0, 90_000.0, 120_0
 /// How often the distance between the highest rate that kept the marks and the lowest that missed them is halved.
 const HALVINGS: usize = 3;
 /// How often a step is tried.
-const TRIES: usize = 2;
+const TRIES: usize = 3;
 /// How often the soak is tried, and what each try leaves of the rate.
 const SOAKS: usize = 3;
 const LOWER: f64 = 0.85;
@@ -77,7 +77,9 @@ fn measure(effort: &Effort) {
     let mut report = Report::new("soak");
     let (mut table, mut rate) = highest_rate(&fleet, effort);
     for soak in 1..=SOAKS {
-        rate = (rate * LOWER).round();
+        // The mark itself, if it is between the two.
+        let lower = (rate * LOWER).round();
+        rate = if rate > RATE_MARK { lower.max(RATE_MARK) } else { lower };
         println!("{rate:.0} requests/s for {} s:\n", effort.soak.as_secs());
         let run = Run::at(&fleet, rate, effort.soak);
         let is_kept = keeps_marks(&run, rate);
@@ -97,7 +99,7 @@ fn measure(effort: &Effort) {
 /// The highest rate of the search that kept the marks; half of its first step if none did.
 fn highest_rate(fleet: &Fleet, effort: &Effort) -> (Table, f64) {
     let mut table = report::search();
-    // A step that missed the marks is tried once more: another program may have disturbed it.
+    // A step that missed the marks is tried again: another program may have disturbed it.
     let mut keeps = |rate: f64| {
         (0..TRIES).any(|attempt| {
             let run = Run::at(fleet, rate, effort.step);
