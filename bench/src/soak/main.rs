@@ -104,7 +104,7 @@ fn highest_rate(fleet: &Fleet, effort: &Effort) -> (Table, f64) {
         (0..TRIES).any(|attempt| {
             let run = Run::at(fleet, rate, effort.step);
             let is_kept = keeps_marks(&run, rate);
-            let again = if attempt > 0 { ", again" } else { "" };
+            let again = ["", ", again", ", once more"][attempt];
             report::add_step(&mut table, &run, (rate, again), is_kept);
             is_kept
         })
