@@ -69,7 +69,7 @@ impl<C: Clock + 'static> Engine<C> {
     }
 
     /// [`Engine::answer_given`] for callers that ask many questions in a row: what the store decides now is handed to `known`
-    /// where it lies, since to move it takes a tenth of the time of a check. `Err` is the reply to any other question.
+    /// where it lies, since to move it takes time. `Err` is the reply to any other question.
     ///
     /// ```
     /// # use tidegate::{Clock, Engine, KeyedLimit, Limit, Op, Scope, SystemClock};

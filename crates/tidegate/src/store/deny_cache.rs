@@ -114,8 +114,8 @@ impl<S: Store + 'static, C: Clock + 'static> DenyCache<S, C> {
         Self { state: self.state.clone(), ttl }
     }
 
-    /// A refusal that is remembered, or the store's reply. `now` is read only if the store is asked: a clock takes a quarter
-    /// of the time in which a refusal is found.
+    /// A refusal that is remembered, or the store's reply. `now` is read only if the store is asked: to find a refusal needs
+    /// no second clock.
     #[inline]
     pub(crate) fn find_or_ask(
         &self,

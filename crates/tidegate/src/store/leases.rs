@@ -202,8 +202,8 @@ impl<S: Store + 'static, C: Clock + 'static> Leases<S, C> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The verdict of units that are held, or the store's reply. `now` is read only if the store is asked, with a shard locked:
-    /// a clock takes a quarter of the time in which a unit is spent.
+    /// The verdict of units that are held, or the store's reply. `now` is read only if the store is asked, with a shard
+    /// locked: to spend a unit that is held needs no second clock.
     #[inline]
     pub(crate) fn spend_or_ask(
         &self,

@@ -93,8 +93,8 @@ impl ReplyBuffer {
         self.numbers(*b"*5\r\n", b':', numbers);
     }
 
-    /// Lines of numbers behind a head, written where they stay: to copy bytes that were just written one by one takes as long
-    /// as to write them.
+    /// Lines of numbers behind a head, written where they stay: a copy of bytes that were just written one by one has to wait
+    /// for them.
     #[inline]
     fn numbers<const H: usize, const N: usize>(
         &mut self,
